@@ -1,0 +1,47 @@
+# make reproduce   set up, then run, judge, draw and report everything at quick scale
+# make test        set up, then all checks
+# make bench       the lab against PyTorch (in a virtual environment of its own)
+# make calibrate   how often verdicts are wrong on planted data
+
+# The newest suitable Python: 3.12 or newer gets jax >= 0.12, 3.11 gets jax 0.8.
+PYTHON ?= $(shell for p in python3.12 python3.13 python3 python3.11 python; do \
+	if $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
+BIN := .venv/bin
+JOBS ?= 2
+
+.PHONY: reproduce test setup lint types pytest examples bench calibrate clean
+
+reproduce: setup
+	$(BIN)/descentlab reproduce
+
+test: setup lint types pytest examples
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "descentlab needs Python 3.11 or newer with venv; none was found."; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+lint:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types:
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+pytest:
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+examples:
+	for example in examples/*.py; do $(BIN)/python $$example || exit 1; done
+
+bench: setup
+	$(BIN)/python benchmarks/sign_descent.py
+
+calibrate: setup
+	$(BIN)/python benchmarks/calibrate_verdicts.py
+
+clean:
+	rm -rf .venv .venv-torch .pytest_cache .ruff_cache .hypothesis

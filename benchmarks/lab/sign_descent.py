@@ -1,0 +1,78 @@
+"""The laboratory's own run of `sign_descent`, timed, and its instances written out for the reference.
+
+`export` writes the data and the full start weights of every seed as `seed_<k>.npz`; `run` rolls the
+same seeds out, saves their records to an .npz and prints timings to standard output as JSON.
+"""
+
+import argparse
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from descentlab.paper import load
+from descentlab.papers import sign_descent as paper
+from descentlab.rollout import rollout
+
+
+def export(folder: Path, p: paper.Preset, seeds: int) -> None:
+    """Writes the instances that `rollout` makes of the seeds, from the same keys, with all coordinates.
+
+    The labels, which the laboratory absorbs into the noise, are drawn here: any will do.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed in range(seeds):
+        task_key = jax.random.split(jax.random.fold_in(jax.random.key(0), seed), 3)[0]  # System._seed
+        data, _, test, start = jax.random.split(task_key, 4)  # make_task
+        arrays: dict[str, np.ndarray] = {"eta": np.array(p.eta), "signal": np.array(p.signal)}
+        labels = np.random.default_rng(seed)
+        for part, key, count in (("train", data, p.n), ("test", test, p.n_test)):
+            support, zeta = (np.asarray(x) for x in paper.noise(key, p, count))
+            y = labels.choice([-1.0, 1.0], count).astype(zeta.dtype)
+            arrays |= {f"{part}_support": support, f"{part}_values": y[:, None] * zeta, f"{part}_y": y}
+        w = paper.full_start(start, p)
+        arrays |= {"W_Q": np.asarray(w.Q), "W_K": np.asarray(w.K), "W_V": np.asarray(w.V)}
+        np.savez(folder / f"seed_{seed}.npz", **arrays)  # type: ignore[arg-type]
+
+
+def run(p: paper.Preset, seeds: int, record: np.ndarray, out: Path | None) -> dict:
+    """Timings of the rollout with all records and with the first and last only; compiling apart."""
+    system = load("sign_descent").system
+
+    def timed(steps: np.ndarray):
+        began, cpu = time.perf_counter(), time.process_time()
+        found = rollout(system, p, range(seeds), steps)
+        return found, time.perf_counter() - began, time.process_time() - cpu
+
+    short = np.arange(3)
+    _, first, _ = timed(short)
+    _, again, _ = timed(short)
+    found, seconds, cpu = timed(record)
+    _, training, _ = timed(record[[0, -1]])
+    print(f"lab, {seeds} seeds: {seconds:.1f} s", file=sys.stderr, flush=True)
+    if out:
+        np.savez(out, **{str(name): found[name].values for name in found.data_vars})  # type: ignore[arg-type]
+    return {
+        "engine": f"jax {jax.__version__}",
+        "threads": len(jax.devices()),
+        "seconds": seconds,
+        "training_seconds": training,
+        "compile_seconds": first - again,
+        "cpu_seconds": cpu,
+        "peak_kilobytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("export", "run"))
+    parser.add_argument("--instances", type=Path, help="folder that `export` fills")
+    parser.add_argument("--seeds", type=int, required=True)
+    parser.add_argument("--record", default="", help="recorded steps; by default the paper's, up to --steps")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()

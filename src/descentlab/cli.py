@@ -1,0 +1,298 @@
+"""The command line: papers, run, judge, reproduce, report, doctor.
+
+Results go to standard output, as text or with --json as one JSON document; progress and
+messages go to standard error. Exit codes: 0 done, 1 something is BROKEN, 2 wrong usage,
+3 a verdict differs from a recorded one (judge --expect).
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from descentlab.claim import Verdict
+    from descentlab.paper import Paper
+    from descentlab.preset import Settings
+
+SEEDS = 8
+
+app = typer.Typer(
+    help="A laboratory for the training dynamics of transformers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+PaperName = Annotated[str, typer.Argument(metavar="PAPER", help="A paper; `descentlab papers` lists them.")]
+PresetName = Annotated[str, typer.Argument(metavar="[PRESET]", help="A preset of the paper.")]
+Set = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Another value for a field of the preset.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many seeds.")]
+Steps = Annotated[int | None, typer.Option("--steps", help="The horizon; short for --set steps=T.")]
+StoreDir = Annotated[Path | None, typer.Option("--store", help="The store [default: $DESCENTLAB_STORE, else ./store].")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+class Usage(Exception):  # noqa: N818
+    """Wrong usage: exit code 2 and one line."""
+
+
+def main() -> None:
+    """Runs the command line; errors a user can mend end in one line, not in a traceback."""
+    from descentlab.preset import SettingError
+    from descentlab.store import StoreError
+
+    try:
+        app(standalone_mode=True)
+    except (Usage, SettingError) as error:
+        _fail(f"descentlab: {error}", 2)
+    except StoreError as error:
+        _fail(f"descentlab: {error}", 1)
+    except OSError as error:
+        _fail(f"descentlab: {error.strerror or error}: {error.filename or ''}", 1)
+    except KeyboardInterrupt:
+        _fail("descentlab: stopped; the same command goes on from here.", 130)
+
+
+@app.command()
+def papers(json_: Json = False) -> None:
+    """Papers with their presets, claims and figures."""
+    from descentlab import paper
+
+    found = [paper.load(name) for name in paper.names()]
+    if json_:
+        _print_json([
+            {
+                "paper": p.name, "title": p.about.title, "presets": list(p.presets),
+                "claims": [c.name for c in p.claims], "figures": [f.name for f in p.figures],
+            }
+            for p in found
+        ])  # fmt: skip
+        return
+    for p in found:
+        print(f"{p.name}: {p.about.title}\n  {p.about.citation}")
+        print(f"  presets  {', '.join(p.presets)}")
+        print("  claims   " + "\n           ".join(c.name for c in p.claims))
+        print("  figures  " + "\n           ".join(f.name for f in p.figures))
+
+
+@app.command()
+def run(
+    paper: PaperName,
+    preset: PresetName = "quick",
+    set_: Set = [],  # noqa: B006
+    seeds: Seeds = SEEDS,
+    steps: Steps = None,
+    store: StoreDir = None,
+    json_: Json = False,
+) -> None:
+    """Trains one preset on some seeds and stores the trajectory."""
+    from descentlab import experiment
+    from descentlab.store import Store
+
+    found, settings = _chosen(paper, preset, set_, steps)
+    with _watching() as watcher:
+        result = experiment.run(found, settings, seeds, Store(store), watcher)
+    last = experiment.final(result.data)
+    broken = experiment.diverged(result.data)
+    if json_:
+        _print_json({
+            "paper": paper, "preset": preset, "settings": settings.settings(), "run": result.id,
+            "path": str(result.path.resolve()), "steps": int(result.data["step"][-1]), "seeds": seeds,
+            "seconds": result.seconds, "final": last,
+        })  # fmt: skip
+    else:
+        print(f"{result.id}: {seeds} seeds, {result.seconds:.1f} s\n{result.path}")
+        for name, summary in last.items():
+            print(f"  {name:24s} {_short(summary['mean'])} ± {_short(summary['std'])}")
+    if broken:
+        _fail("BROKEN: " + "; ".join(broken), 1)
+
+
+@app.command()
+def judge(
+    paper: PaperName,
+    preset: PresetName = "quick",
+    set_: Set = [],  # noqa: B006
+    seeds: Seeds = SEEDS,
+    steps: Steps = None,
+    claims: Annotated[str | None, typer.Option(help="Only these claims, separated by commas.")] = None,
+    expect: Annotated[Path | None, typer.Option(help="A file of `judge --json`; exit 3 where a verdict differs.")] = None,
+    store: StoreDir = None,
+    json_: Json = False,
+) -> None:
+    """Judges a paper's claims: runs what the store lacks, then reads the store alone."""
+    from descentlab import experiment
+    from descentlab.store import Store
+
+    found, settings = _chosen(paper, preset, set_, steps)
+    wanted = _wanted_claims(found, preset, claims)
+    recorded = _expectations(expect) if expect else {}
+    with _watching() as watcher:
+        verdicts = experiment.judge_paper(found, preset, settings, seeds, Store(store), watcher)
+    shown = [v for v in verdicts if v.claim in wanted]
+    if json_:
+        _print_json({
+            "paper": paper, "preset": preset, "settings": settings.settings(), "seeds": seeds,
+            "claims": [v.as_json() for v in shown],
+        })  # fmt: skip
+    else:
+        _print_verdicts(shown)
+    differing = [f"{v.claim} is {v.outcome}, recorded {recorded[v.claim]}" for v in shown if recorded.get(v.claim, v.outcome) != v.outcome]
+    if any(v.outcome == "BROKEN" for v in shown):
+        raise typer.Exit(1)
+    if differing:
+        _fail("; ".join(differing), 3)
+
+
+@app.command()
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers [default: all].")] = None,
+    scale: Annotated[str, typer.Option(metavar="quick|paper", help="Which preset.")] = "quick",
+    seeds: Seeds = SEEDS,
+    store: StoreDir = None,
+    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
+) -> None:
+    """The main job: runs, judges, draws and reports everything."""
+    sections = _sections(names, scale, seeds, store)
+    _write_report(sections, out)
+
+
+@app.command()
+def report(
+    scale: Annotated[str, typer.Option(metavar="quick|paper", help="Which preset.")] = "quick",
+    seeds: Seeds = SEEDS,
+    store: StoreDir = None,
+    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
+) -> None:
+    """Writes the report again from the store; trains only what the store lacks."""
+    _write_report(_sections(None, scale, seeds, store), out)
+
+
+@app.command()
+def doctor(store: StoreDir = None) -> None:
+    """Versions, devices, a numerical self-test, and the store's health."""
+    from descentlab import numerics
+    from descentlab.store import Store, provenance
+
+    import jax
+
+    numerics.configure()
+    for name, version in provenance()["versions"].items():
+        print(f"{name:12s} {version}")
+    print(f"{'devices':12s} {', '.join(str(d) for d in jax.devices())}")
+    print(f"{'cache':12s} {numerics.cache_dir()}")
+    wrong = numerics.miscompilations()
+    print(f"{'self-test':12s} {'compiled programs agree with NumPy' if not wrong else 'WRONG NUMBERS'}")
+    here = Store(store)
+    problems = here.problems()
+    print(f"{'store':12s} {here.path.resolve()}: {len(here.ids())} runs, {len(problems)} problems")
+    for line in [*wrong, *problems]:
+        print(f"  {line}")
+    if wrong or problems:
+        raise typer.Exit(1)
+
+
+# ---------------------------------------------------------------- between the commands
+
+
+def _chosen(name: str, preset: str, set_: list[str], steps: int | None) -> "tuple[Paper, Settings]":
+    from descentlab import paper
+    from descentlab.preset import parse_settings
+
+    try:
+        found = paper.load(name)
+        base = found.preset(preset)
+    except KeyError as error:
+        raise Usage(error.args[0]) from None
+    settings = parse_settings(set_)
+    if steps is not None:
+        settings["steps"] = str(steps)
+    return found, base.replace(settings)
+
+
+def _wanted_claims(found: "Paper", preset: str, claims: str | None) -> set[str]:
+    known = [c.name for c in found.claims if preset in c.presets]
+    wanted = known if claims is None else [name.strip() for name in claims.split(",") if name.strip()]
+    for name in wanted:
+        if name not in known:
+            raise Usage(f"{found.name} {preset} has no claim {name}; there are {', '.join(known)}.")
+    return set(wanted)
+
+
+def _expectations(path: Path) -> dict[str, str]:
+    try:
+        return {c["claim"]: c["outcome"] for c in json.loads(path.read_text())["claims"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Usage(f"--expect takes a file written by `judge --json`, got {path} ({error}).") from None
+
+
+def _sections(names: list[str] | None, scale: str, seeds: int, store: Path | None) -> list[Any]:
+    from descentlab import experiment, paper
+    from descentlab.report import Section
+    from descentlab.store import Store
+
+    chosen = [_chosen(name, scale, [], None) for name in names or paper.names()]
+    sections = []
+    with _watching() as watcher:
+        for found, preset in chosen:
+            claims = [c for c in found.claims if scale in c.presets]
+            needs = [*claims, *found.figures]
+            watcher.plan(found, experiment.needed(preset, needs), seeds, Store(store))
+            runs = experiment.gather(found, preset, needs, seeds, Store(store), watcher)
+            verdicts = experiment.verdicts(claims, preset, runs)
+            sections.append(Section(found, scale, preset, seeds, verdicts, runs))
+    return sections
+
+
+def _write_report(sections: list[Any], out: Path) -> None:
+    from descentlab.report import write
+
+    for section in sections:
+        _print_verdicts(section.verdicts)
+    path = write(sections, out)
+    print(path.resolve())
+    if any(v.outcome == "BROKEN" for section in sections for v in section.verdicts):
+        raise typer.Exit(1)
+
+
+def _watching() -> Any:
+    from descentlab.progress import Bars
+
+    return Bars()
+
+
+def _print_verdicts(verdicts: "list[Verdict]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    colours = {"SUPPORTED": "cyan", "REFUTED": "yellow", "OUT_OF_REGIME": "magenta", "BROKEN": "red"}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, justify in (("claim", "left"), ("outcome", "left"), ("value", "right"), ("95 % interval", "right"), ("predicts", "right"), ("seeds", "right")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    for v in verdicts:
+        interval = f"[{_short(v.low)}, {_short(v.high)}]".replace("[", "\\[")
+        outcome = f"[{colours.get(v.outcome, 'default')}]{v.outcome}[/]"
+        table.add_row(v.claim, outcome, _short(v.value), interval, str(v.predicts).replace("[", "\\["), str(v.seeds))
+        if v.reason:
+            table.add_row(f"  {v.reason}", style="dim")
+    console = Console(soft_wrap=True) if sys.stdout.isatty() else Console(width=200, soft_wrap=True)
+    console.print(table)
+
+
+def _short(x: float | None) -> str:
+    return "-" if x is None or x != x else f"{x:.4g}"
+
+
+def _print_json(document: Any) -> None:
+    print(json.dumps(document, indent=1, allow_nan=False))
+
+
+def _fail(message: str, code: int) -> None:
+    print(message, file=sys.stderr)
+    raise SystemExit(code)
+
+

@@ -1,0 +1,236 @@
+"""Laws: exponents of trajectories, with intervals that hold seed spread and finite-horizon drift.
+
+A measured exponent is a local slope b(t) = d log y / d log t, while theorems speak of its limit. Corrections
+to a power law make b drift: t^-a (1 + c t^-β) like t^-β, which is fast; t^-a log t like 1/log t, the slowest
+that theory commonly meets. With s = 1 + log t and b₁, b₂, b₃ the slopes in the thirds of the window (in
+log t), the interval is the hull of Student's intervals, over seeds, of b₃ and of
+
+    b∞                 of the fit log y = a + b∞ log t + c log s    in general: the drift may go on like 1/s
+    b₃ + κ (b₃ - b₂)   κ = 2 r/(1 - r), r = (b₃ - b₂)/(b₂ - b₁)     if the drift fades clearly faster
+    ±inf               on the side it is heading to                 if it grows, or fades clearly more slowly
+    the slopes in all sixths                                        if the slope swings up and down
+
+where "clearly" is a one-sided t-test over seeds. docs/verdicts.md says how often this goes wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy import optimize, special
+
+from descentlab.estimate import Broken, Estimate, mean, refuse, student, trajectories
+from descentlab.spread import Hull, Student
+
+# The default window drops this share of the range of log t, at its start, where constants rule.
+TRANSIENT = 0.25
+# A drift below this is none: rounding makes as much even in exact laws.
+NEGLIGIBLE = 0.005
+# Of the one-sided tests above, and how much faster than 1/s is clearly faster: tuned on planted laws.
+SIGNIFICANCE = 0.025
+FASTER = 0.6
+SAFETY = 2.0
+FEWEST_RECORDS = 4
+# Stretch exponents are looked for in this range: beyond it a law is a jump or a constant.
+STRETCHES = (-4.0, 8.0)
+
+# Two-parameter laws log y = offset(t) + a - c g(t): the shape g, the offset, and the t they must exceed.
+LAWS: dict[str, tuple[Callable[..., Any], Callable[..., Any], float]] = {
+    "exponential": (lambda t: t, np.zeros_like, -math.inf),
+    "gaussian": (np.square, np.zeros_like, -math.inf),
+    "power": (np.log, np.zeros_like, 0.0),
+    "log_power": (np.log, lambda t: np.log(np.log(t)), 1.0),
+}
+
+
+def exponent(series: xr.DataArray, against: xr.DataArray | None = None, window: Any = None) -> Estimate:
+    """Log-log slope of the series against its step, or against another series recorded with it."""
+    series = trajectories(series)
+    steps, inside = _records(series, window)
+    x = xr.zeros_like(series, dtype=float) + series["step"] if against is None else trajectories(against)
+    if x.shape != series.shape or np.any(x["step"].values != series["step"].values):
+        raise Broken(f"{series.name} and {x.name} must be recorded at the same steps for the same seeds.")
+    log_x, log_y = _logarithms(x, inside), _logarithms(series, inside)
+    origin = min(0.0, log_x[0, 0]) if against is None else log_x[:, :1]
+    clock = 1 + np.abs(log_x - origin)
+
+    thirds = _parts(steps, 3)
+    slopes = np.stack([_slope(log_x[:, part], log_y[:, part]) for part in thirds])
+    halves = [half for third in thirds for half in np.array_split(third, 2)]
+    sixths = np.stack([_slope(log_x[:, part], log_y[:, part]) for part in halves])
+    limits = np.array([_limit(*seed) for seed in zip(log_x, log_y, clock, strict=True)])
+    inverse = [float(np.mean(1 / clock[:, part])) for part in thirds]
+    lasting = (inverse[1] - inverse[2]) / max(inverse[0] - inverse[1], 1e-12)
+
+    notes = {f"slope_{i + 1}": float(slope.mean()) for i, slope in enumerate(slopes)}
+    return Estimate(
+        value=notes["slope_3"],
+        seeds=series.sizes["seed"],
+        spread=Hull((student(slopes[2]), *_leads_to(slopes, sixths, limits, min(max(lasting, 0.0), 0.95)))),
+        range={"step": (float(steps[0]), float(steps[-1]))},
+        notes=notes | {"drift": notes["slope_3"] - notes["slope_2"], "extrapolated": float(limits.mean())},
+    )
+
+
+def _leads_to(slopes: np.ndarray, sixths: np.ndarray, limits: np.ndarray, lasting: float) -> list[Student]:
+    """Where the drift of the slope may lead. `lasting` is the r of a drift like 1/s."""
+    swings = np.diff(sixths, axis=0)
+    if any(_exceeds(d, NEGLIGIBLE) for d in swings) and any(_exceeds(-d, NEGLIGIBLE) for d in swings):
+        return [student(slope) for slope in sixths]
+    early, late = np.diff(slopes, axis=0)
+    heading = math.copysign(1.0, late.mean())
+    if _exceeds(heading * late, NEGLIGIBLE) and _exceeds(heading * (late - lasting * early), 0.0):
+        return [student(slopes[2], drift=(math.inf, 0.0) if heading < 0 else (0.0, math.inf))]
+    since = math.copysign(1.0, early.mean())
+    if _exceeds(since * early, NEGLIGIBLE) and _exceeds(since * (FASTER * lasting * early - late), 0.0):
+        # The upper confidence bound of r: noise must not make a drift look over.
+        _, most = student(since * late).interval(1 - 2 * SIGNIFICANCE)
+        ratio = min(max(most, 0.0) / abs(early.mean()), lasting)
+        return [student(slopes[2] + SAFETY * ratio / (1 - ratio) * late)]
+    return [student(limits)]
+
+
+def stretch(series: xr.DataArray, window: Any = None, log: bool = False) -> Estimate:
+    """The p of y = A exp(-c t^p): 1 for exponential decay, 2 for Gaussian, 0 for a power law.
+
+    That is 1 + d log(rate)/d log t for the rate -d log y/dt, here by least squares on
+    log y = a - c (t^p - 1)/p, over the whole window and over its later half in log t. The interval is the
+    hull for the later half and for going on by the difference once more. `log` says that the series is
+    log y already, as it must be where y itself would underflow.
+    """
+    series = trajectories(series)
+    steps, inside = _records(series, window)
+    log_y = series.values[:, inside] if log else _logarithms(series, inside)
+    later = _parts(steps, 2)[1]
+    whole = np.array([_shape(steps, seed) for seed in log_y])
+    late = np.array([_shape(steps[later], seed[later]) for seed in log_y])
+    # A fit at the edge of the search, or of a series that does not fall, bounds nothing.
+    rises = bool(np.any(log_y[:, later[0]] <= log_y[:, -1]))
+    low_edge, high_edge = (rises or np.isclose(late, edge, atol=0.01).any() for edge in STRETCHES)
+    drift = (math.inf if low_edge else 0.0, math.inf if high_edge else 0.0)
+    return Estimate(
+        value=float(late.mean()),
+        seeds=series.sizes["seed"],
+        spread=Hull((student(late, drift), student(2 * late - whole))),
+        range={"step": (float(steps[0]), float(steps[-1]))},
+        notes={"whole": float(whole.mean()), "drift": float((late - whole).mean())},
+    )
+
+
+def rivals(series: xr.DataArray, law: str, rival: str, window: Any = None, log: bool = False) -> Estimate:
+    """½ log(RSS of the rival / RSS of the law), fitted to log y: positive favours the law.
+
+    That is the difference of Gaussian log-likelihoods per record; both laws have two parameters. `window`
+    is (low, high), each a step or one step per seed. The order "law fits better" predicts [0, inf).
+    """
+    for name in (law, rival):
+        if name not in LAWS:
+            raise ValueError(f"A law is one of {', '.join(LAWS)}; got {name!r}.")
+    series, steps = trajectories(series), series["step"].values.astype(float)
+    lows, highs = (np.broadcast_to(end, series.sizes["seed"]) for end in _window(steps, window))
+    after = max(LAWS[law][2], LAWS[rival][2])
+    squares = []
+    for seed, (low, high) in enumerate(zip(lows, highs, strict=True)):
+        inside = (steps >= low) & (steps <= high) & (steps > after)
+        if inside.sum() < FEWEST_RECORDS:
+            raise Broken(
+                f"{series.name} has {inside.sum()} records of seed {seed} in steps {low:g} to {high:g}, "
+                f"{FEWEST_RECORDS} are needed."
+            )
+        one = series.isel(seed=[seed])
+        log_y = one.values[0, inside] if log else _logarithms(one, inside)[0]
+        squares.append([_misfit(g(steps[inside]), log_y - offset(steps[inside])) for g, offset, _ in
+                        (LAWS[law], LAWS[rival])])  # fmt: skip
+    own, other = np.array(squares).T
+    return mean(
+        0.5 * np.log(other / own),
+        range={"step": (np.min(lows), np.max(highs))},
+        notes={f"rms_{law}": np.sqrt(own.mean()), f"rms_{rival}": np.sqrt(other.mean())},
+    )
+
+
+def _window(steps: np.ndarray, window: Any) -> tuple[Any, Any]:
+    """The window, by default the last three quarters of the range of log t."""
+    if window is not None:
+        low, high = window
+        if np.any(np.asarray(low) >= np.asarray(high)):
+            raise ValueError(f"window must be (low, high) with low < high, got {window}.")
+        return low, high
+    positive = steps[steps > 0]
+    if positive.size == 0:
+        raise Broken("No record has a positive step.")
+    return float(positive[0] ** (1 - TRANSIENT) * positive[-1] ** TRANSIENT), float(positive[-1])
+
+
+def _records(series: xr.DataArray, window: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The positive steps in the window, and which of all records they are."""
+    steps = series["step"].values.astype(float)
+    low, high = _window(steps, window)
+    inside = (steps >= low) & (steps <= high) & (steps > 0)
+    return steps[inside], inside
+
+
+def _parts(steps: np.ndarray, count: int) -> list[np.ndarray]:
+    """The records in parts of equal length in log t, each with enough of them to fit a line."""
+    edges = np.geomspace(steps[0], steps[-1], count + 1)[1:-1] if steps.size > 0 else np.zeros(count - 1)
+    part = np.searchsorted(edges, steps)
+    parts = [np.flatnonzero(part == i) for i in range(count)]
+    fewest = min(own.size for own in parts)
+    if fewest < FEWEST_RECORDS:
+        raise Broken(
+            f"Each of the {count} parts of the window (equal in log t) needs {FEWEST_RECORDS} records, "
+            f"got {fewest}: record more steps or widen the window."
+        )
+    return parts
+
+
+def _logarithms(series: xr.DataArray, inside: np.ndarray) -> np.ndarray:
+    bad = np.argwhere((series.values <= 0) & inside)
+    if bad.size > 0:
+        refuse(series, bad[0], "where a law needs a positive value")
+    return np.log(series.values[:, inside])
+
+
+def _slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Least-squares slope of each row."""
+    x = x - x.mean(axis=1, keepdims=True)
+    if np.any(np.abs(x).max(axis=1) < 1e-12):
+        raise Broken("What the slope is taken against stands still in a part of the window.")
+    return (x * y).sum(axis=1) / (x * x).sum(axis=1)
+
+
+def _limit(log_x: np.ndarray, log_y: np.ndarray, clock: np.ndarray) -> float:
+    """The b∞ of log y = a + b∞ log x + c log s."""
+    design = np.stack([np.ones_like(log_x), log_x, np.log(clock)], axis=1)
+    return float(np.linalg.lstsq(design, log_y, rcond=None)[0][1])
+
+
+def _exceeds(samples: np.ndarray, bound: float) -> bool:
+    """Whether the mean exceeds the bound and, by a one-sided t-test over seeds, zero."""
+    spread = student(samples)
+    return spread.mean > bound and spread.interval(1 - 2 * SIGNIFICANCE)[0] > 0
+
+
+def _shape(steps: np.ndarray, log_y: np.ndarray) -> float:
+    """The p that fits log y = a - c (t^p - 1)/p best, a and c being projected out."""
+    times = steps / steps[-1]
+
+    def misfit(p: float) -> float:
+        return _misfit(special.boxcox(times, p), log_y)
+
+    grid = np.linspace(*STRETCHES, 49)
+    best = int(np.argmin([misfit(float(p)) for p in grid]))
+    bracket = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
+    fit: Any = optimize.minimize_scalar(misfit, bounds=bracket, method="bounded", options={"xatol": 1e-8})
+    return float(fit.x)
+
+
+def _misfit(x: np.ndarray, y: np.ndarray) -> float:
+    """Mean squared residual of the line through (x, y), not below rounding."""
+    x, y = x - x.mean(), y - y.mean()
+    rounding = (1e-13 * (1 + np.abs(y).max())) ** 2
+    return float(np.mean((y - x * (x @ y) / max(x @ x, 1e-300)) ** 2) + rounding)

@@ -1,0 +1,114 @@
+"""The floating-point ground that every number of the laboratory stands on.
+
+Some releases of JAX compute wrong numbers on CPU. Those are refused when the
+package is imported, and `miscompilations` looks for the next such bug by
+comparing small compiled programs with NumPy.
+"""
+
+import hashlib
+import os
+import platform
+import re
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+WRONG_JAX = ("0.9.", "0.10.")
+
+
+def refuse_wrong_jax(installed: str | None = None) -> None:
+    """Raises ImportError where the installed JAX is known to compute wrong numbers on CPU.
+
+    >>> refuse_wrong_jax("0.12.0.1")
+    >>> refuse_wrong_jax("0.10.2")
+    Traceback (most recent call last):
+    ImportError: jax 0.10.2 computes wrong numbers on CPU (jax-ml/jax issue 39103: ...
+    """
+    installed = installed or version("jax")
+    if installed.startswith(WRONG_JAX):
+        raise ImportError(
+            f"jax {installed} computes wrong numbers on CPU (jax-ml/jax issue 39103: reductions of small "
+            "matrix products over many rows). Install jax >= 0.12 (Python 3.12 or newer) or jax 0.8.x "
+            "(Python 3.11)."
+        )
+
+
+def float_dtype(precision: int) -> np.dtype:
+    """The floating-point type of a preset's `precision`, 32 or 64."""
+    return np.dtype({32: np.float32, 64: np.float64}[precision])
+
+
+def cores() -> int:
+    """The number of processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cache_dir() -> Path:
+    """The folder for compiled programs, keyed by processor and JAX: machine code does not travel."""
+    base = os.environ.get("DESCENTLAB_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        flags = re.search(r"^(?:flags|Features)\s*:.*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        flags = None
+    processor = f"{platform.machine()} {platform.processor()} {flags.group() if flags else ''}"
+    key = hashlib.sha256(f"{processor} {version('jax')} {version('jaxlib')}".encode()).hexdigest()[:12]
+    return Path(base) / "descentlab" / f"xla-{key}"
+
+
+def configure() -> None:
+    """Sets JAX up: 64-bit available, one device a core, compiled programs kept on disk.
+
+    What the environment already says (JAX_ENABLE_X64, JAX_NUM_CPU_DEVICES,
+    JAX_COMPILATION_CACHE_DIR) wins. Called once, by the modules that use JAX.
+    """
+    import jax
+
+    if "JAX_ENABLE_X64" not in os.environ:
+        jax.config.update("jax_enable_x64", True)
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(cache_dir()))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    if "JAX_NUM_CPU_DEVICES" not in os.environ and "xla_force_host_platform" not in os.environ.get(
+        "XLA_FLAGS", ""
+    ):
+        try:
+            jax.config.update("jax_num_cpu_devices", cores())
+        except RuntimeError:
+            pass  # the caller's own JAX code ran first: its devices stand
+
+
+def miscompilations(
+    rows: tuple[int, ...] = (20_000, 70_000), columns: tuple[int, ...] = (2, 3, 5, 8)
+) -> list[str]:
+    """The small compiled programs that disagree with NumPy; empty on a sound engine.
+
+    jax 0.9 and 0.10 fail at 3 and 5 columns beyond 16,384 rows.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    def wrong() -> Iterator[str]:
+        rng = np.random.default_rng(0)
+        for dtype, tolerance in ((np.float32, 1e-4), (np.float64, 1e-11)):
+            for m in columns:
+                M = rng.standard_normal((m, m)).astype(dtype)
+                for n in rows:
+                    R = rng.standard_normal((n, m)).astype(dtype)
+                    P = R.astype(np.float64) @ M.T.astype(np.float64)
+                    for name, (compiled, expected) in _reductions(jnp, P).items():
+                        value = jax.jit(jax.vmap(lambda r, f=compiled, A=M: f(A @ r)))(R)
+                        gap = np.max(np.abs(np.asarray(value, np.float64) - expected) / (1 + np.abs(expected)))
+                        if not gap < tolerance:
+                            yield f"{name} of a {n} x {m} product in {np.dtype(dtype).name}: off by {gap:.1e}"
+
+    return list(wrong())
+
+
+def _reductions(jnp, P: np.ndarray) -> dict[str, tuple[Callable, np.ndarray]]:
+    return {
+        "sum of squares": (lambda p: jnp.sum(p**2), (P**2).sum(1)),
+        "sum of positive parts": (lambda p: jnp.sum(jnp.maximum(p, 0)), np.maximum(P, 0).sum(1)),
+        "maximum": (jnp.max, P.max(1)),
+    }

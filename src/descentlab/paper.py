@@ -1,0 +1,158 @@
+"""Papers: what a paper module exposes, found by name.
+
+A paper is a module of `descentlab.papers` (a folder once it is long) with PAPER, Preset,
+PRESETS, make_task, sample, predict, dynamics, probes, records, CLAIMS, FIGURES and DEVIATIONS.
+"""
+
+import ast
+import hashlib
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import descentlab.papers
+from descentlab.claim import Claim
+from descentlab.preset import Settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from descentlab.rollout import System
+
+# What runs compute with; a change here makes stored runs stale like a change of the paper.
+ENGINE = ("numerics.py", "objective.py", "dynamics.py", "rollout.py")
+# What only reads runs.
+READERS = ("claims.py", "figures.py")
+
+
+@dataclass(frozen=True)
+class About:
+    """Title and citation of a paper, and the probe that is its training loss."""
+
+    title: str
+    citation: str
+    loss: str
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Where the module departs from the paper, or fills a gap, and why."""
+
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure as a pure function of stored runs: run name -> overrides of the preset, and a drawing."""
+
+    name: str
+    caption: str
+    draw: Callable[..., "Canvas"]
+    runs: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"run": {}})
+    claims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as a pure function of stored runs: `rows(**runs)` gives a header and its rows."""
+
+    name: str
+    caption: str
+    rows: Callable[..., tuple[list[str], list[list[Any]]]]
+    runs: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"run": {}})
+    claims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper module, checked for what every paper must expose."""
+
+    name: str
+    module: ModuleType
+
+    def __post_init__(self) -> None:
+        needed = "PAPER Preset PRESETS make_task sample predict dynamics probes records CLAIMS FIGURES DEVIATIONS"
+        missing = [what for what in needed.split() if not hasattr(self.module, what)]
+        if missing:
+            raise TypeError(f"paper {self.name} lacks {', '.join(missing)}.")
+
+    @property
+    def about(self) -> About:
+        """Title, citation and loss."""
+        return self.module.PAPER
+
+    @property
+    def presets(self) -> dict[str, Settings]:
+        """The named presets."""
+        return self.module.PRESETS
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The paper's claims."""
+        return self.module.CLAIMS
+
+    @property
+    def figures(self) -> tuple[Figure | Table, ...]:
+        """The paper's figures and tables."""
+        return self.module.FIGURES
+
+    @property
+    def deviations(self) -> tuple[Deviation, ...]:
+        """Departures from the paper."""
+        return self.module.DEVIATIONS
+
+    def records(self, preset: Settings):
+        """The steps at which a run of the preset is recorded."""
+        return self.module.records(preset)
+
+    def preset(self, name: str) -> Settings:
+        """A preset by name."""
+        if name not in self.presets:
+            raise KeyError(f"{self.name} has no preset {name}; there are {', '.join(self.presets)}.")
+        return self.presets[name]
+
+    @cached_property
+    def system(self) -> "System":
+        """What a rollout needs of the paper."""
+        from descentlab.rollout import System
+
+        m = self.module
+        return System(m.make_task, m.dynamics, m.probes, m.PAPER.loss)
+
+    @cached_property
+    def code_version(self) -> str:
+        """A hash of the code that computes runs, blind to comments, docstrings, claims and figures."""
+        source = Path(self.module.__file__ or "")
+        own = sorted(source.parent.glob("*.py")) if source.name == "__init__.py" else [source]
+        engine = [Path(__file__).parent / name for name in ENGINE]
+        files = [path for path in (*engine, *own) if path.name not in READERS]
+        return hashlib.sha256("\n".join(_meaning(path) for path in files).encode()).hexdigest()[:16]
+
+
+def _meaning(path: Path) -> str:
+    """A source file as its syntax tree without docstrings."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            if isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str):
+                node.body = body[1:] or [ast.Pass()]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def names() -> list[str]:
+    """The names of all papers."""
+    return sorted(m.name for m in pkgutil.iter_modules(descentlab.papers.__path__))
+
+
+def load(name: str) -> Paper:
+    """A paper by name."""
+    if name not in names():
+        raise KeyError(f"there is no paper {name}; there are {', '.join(names())}.")
+    return Paper(name, importlib.import_module(f"descentlab.papers.{name}"))

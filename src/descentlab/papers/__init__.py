@@ -1,0 +1,1 @@
+"""One module a paper; every module here is found by name."""

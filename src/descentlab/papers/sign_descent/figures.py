@@ -1,0 +1,489 @@
+"""The slides' figures and tables, and those that the laboratory adds, as functions of stored runs.
+
+Single trajectories are those of the first seed. Everything else is the median over seeds and their range,
+or a mean with its 95 % interval.
+"""
+
+import json
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import MaxNLocator
+
+from descentlab.estimate import Broken
+from descentlab.paper import Figure, Table
+from descentlab.papers.sign_descent.runs import (
+    ADAM,
+    ADAM_NEAR_ZERO,
+    GD,
+    PRECISION,
+    SIGN,
+    SIGNALS,
+    SNR_ADAM,
+    SNR_GD,
+    SNR_SIGN,
+    numbered,
+)
+from descentlab.papers.sign_descent.stages import (
+    EVENTS,
+    SLIDES,
+    SLIDES_RATIO,
+    fall,
+    log_turning_ratio,
+    stage_estimates,
+    stage_times,
+)
+from descentlab.plot import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    band,
+    legend,
+    panels,
+    points,
+    style,
+    threads,
+    time_marks,
+)
+
+NARROW = (1.85, 1.7)
+TIMES = {"T1": "$T_1$", "T2": "$T_2$", "T3": "$T_3$", "T4": "$T_4$", "T_key": "$T_K$", "T_query": "$T_Q$"}
+QUERY_NOISE = r"$\langle w_{Q,s}, y_i\xi_i\rangle$"
+KEY_NOISE = r"$\langle w_{K,s}, y_i\xi_i\rangle$"
+QUERY_SIGNAL, KEY_SIGNAL = r"$\langle w_{Q,s}, \mu\rangle$", r"$\langle w_{K,s}, \mu\rangle$"
+VALUE_NOISE, VALUE_SIGNAL = r"$\langle v, y_i\xi_i\rangle$", r"$\langle v, \mu\rangle$"
+
+
+def until(run: xr.Dataset, step: int) -> xr.Dataset:
+    """The records up to a step."""
+    return run.isel(step=run["step"].values <= step)
+
+
+def rows(series: xr.DataArray) -> np.ndarray:
+    """The trajectories of the first seed, one per row."""
+    steps = series.isel(seed=0).transpose("step", ...).values
+    return steps.reshape(steps.shape[0], -1).T.astype(float)
+
+
+def softmax(run: xr.Dataset, which: str) -> xr.DataArray:
+    """The softmax outputs s_11 or s_21."""
+    return np.exp(run[f"log_softmax_{which}"])
+
+
+def time_axis(ax: Axes, run: xr.Dataset, scale: str = "linear") -> None:
+    """The axis of steps, over all of the run; a log axis starts at step 1."""
+    last = float(run["step"].values[-1])
+    ax.set_xscale(scale)
+    ax.set_xlim((1.0, max(last, 2.0)) if scale == "log" else (0.0, last))
+    ax.set_xlabel("$t$")
+
+
+# ---------------------------------------------------------------- stages I and II
+
+
+@style()
+def draw_stage_one(run: xr.Dataset) -> Canvas:
+    """Value signal, key noise, query noise and value noise, in stage I above and in stages I and II below."""
+    figure, axes = panels(2, 4, NARROW, sharey="row")
+    positive = rows(until(run, 10)["key_noise"])[:, -1] > 0
+    for row, end in enumerate((2, 10)):
+        part = until(run, end)
+        steps = part["step"].values
+        signal, key, query, value = axes[row]
+        threads(signal, steps, rows(part["value_signal"]), BLACK, linewidth=1.2, alpha=1.0)
+        for ax, name in ((key, "key_noise"), (query, "query_noise")):
+            each = rows(part[name])
+            threads(ax, steps, each[positive], BLUE, most=30)
+            threads(ax, steps, each[~positive], VERMILION, most=30)
+        threads(value, steps, rows(part["value_noise"]), GREEN)
+        value.plot(steps, rows(part["value_noise"]).mean(0), color=BLACK, label="mean over samples")
+        for ax, title in zip(axes[row], (VALUE_SIGNAL, KEY_NOISE, QUERY_NOISE, VALUE_NOISE), strict=True):
+            ax.axhline(0, color=GREY, lw=0.4, zorder=0)
+            time_axis(ax, part)
+            ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            if row == 0:
+                ax.set_title(title)
+                ax.set_xlabel("")
+    key_to_colours(axes[0, 1], "positive key noise after stage II", "negative key noise after stage II")
+    legend(figure)
+    return figure
+
+
+def key_to_colours(ax: Axes, positive: str, negative: str, linestyle: str = "-") -> None:
+    """Legend entries for the two kinds of thin lines."""
+    ax.plot([], [], color=BLUE, lw=1.0, ls=linestyle, label=positive)
+    ax.plot([], [], color=VERMILION, lw=1.0, label=negative)
+
+
+PATTERNS = ("K+, Q+", "K+, Q−", "K−, Q+", "K−, Q−")
+# Table 1 as the slides print it.
+SLIDES_TABLE_1 = np.array([[486, 1, 0, 25], [244, 4, 9, 250], [223, 10, 4, 221], [37, 2, 3, 481]])
+
+
+def sign_contingency(run: xr.Dataset, step: int = 10) -> np.ndarray:
+    """Per seed, the number of pairs (s, i) with each sign pattern at the start and at `step`, (seed, 4, 4)."""
+    part = until(run, step).isel(step=[0, -1])
+    key, query = (part[name].transpose("seed", "step", ...).values <= 0 for name in ("key_noise", "query_noise"))
+    pattern = (2 * key + query).reshape(*key.shape[:2], -1)
+    before, after = (pattern[:, i, None, :] == np.arange(4)[:, None] for i in (0, 1))
+    return np.einsum("sap,sbp->sab", before.astype(int), after.astype(int))
+
+
+def rows_table_1(run: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
+    """Sign patterns at the start against those at t = 10: mean over seeds, the first seed, the slides."""
+    end = int(until(run, 10)["step"].values[-1])
+    counts = sign_contingency(run)
+    sources = {
+        f"mean of {len(counts)} seeds": np.round(counts.mean(0), 1),
+        "first seed": counts[0],
+        "slides": SLIDES_TABLE_1,
+    }
+    found: list[list[Any]] = []
+    for source, table in sources.items():
+        full = np.vstack([table, table.sum(0)])
+        full = np.column_stack([full, full.sum(1)]).round(1).tolist()
+        found += [[source, name, *line] for name, line in zip((*PATTERNS, "column sum"), full, strict=True)]
+    return ["", f"t = 0 \\ t = {end}", *PATTERNS, "row sum"], found
+
+
+# ---------------------------------------------------------------- stages II to IV
+
+
+def outlook(run: xr.Dataset) -> int:
+    """A step by which all stages are over, with room to see what follows; the last one if they are not."""
+    last = float(run["step"].values[-1])
+    return int(min(last, 2 * np.median(stage_times(run)["T_query"])))
+
+
+@style()
+def draw_stages_three_four(run: xr.Dataset) -> Canvas:
+    """Query and key signals and noises, stages II and III above, III and IV below."""
+    figure, axes = panels(2, 4, NARROW)
+    # Which way a neuron's signals go is a coin flip; the sign of its query signal makes neurons alike.
+    sign = np.sign(run["query_signal"].isel(step=-1))
+    names = {"query_signal": QUERY_SIGNAL, "key_signal": KEY_SIGNAL, "query_noise": QUERY_NOISE, "key_noise": KEY_NOISE}
+    for row, end in enumerate((60, outlook(run))):
+        part = until(run, end)
+        for ax, (name, title) in zip(axes[row], names.items(), strict=True):
+            each = rows(part[name] * sign)
+            if "signal" in name:
+                threads(ax, part["step"].values, each, BLACK, alpha=0.5)
+            else:
+                signed_threads(ax, part["step"].values, each, rows(until(run, 60)[name] * sign)[:, -1] < 0)
+            ax.axhline(0, color=GREY, lw=0.4, zorder=0)
+            time_axis(ax, part)
+            if row == 0:
+                ax.set_title(title)
+                ax.set_xlabel("")
+        for left, right in ((0, 1), (2, 3)):
+            axes[row, right].sharey(axes[row, left])
+            axes[row, right].tick_params(labelleft=False)
+            axes[row, left].autoscale_view()
+    key_to_colours(axes[0, 2], "positive noise after stage III", "negative noise after stage III", ":")
+    axes[0, 0].set_ylabel("stages II, III")
+    axes[1, 0].set_ylabel("stages III, IV")
+    legend(figure)
+    return figure
+
+
+def signed_threads(ax: Axes, steps: np.ndarray, each: np.ndarray, negative: np.ndarray) -> None:
+    """Negative trajectories solid, positive ones dotted, as on the slides."""
+    threads(ax, steps, each[negative], VERMILION, most=30)
+    threads(ax, steps, each[~negative], BLUE, most=30, linestyle=":", alpha=0.8)
+
+
+@style()
+def draw_softmax(run: xr.Dataset) -> Canvas:
+    """s_11 and s_21 over t, and the fall of s_21 under its two rival laws."""
+    figure, axes = panels(1, 2, (3.4, 2.4))
+    left, right = axes[0]
+    for which, color in (("11", BLUE), ("21", VERMILION)):
+        threads(left, run["step"].values, rows(softmax(run, which)), color, alpha=0.4)
+        band(left, softmax(run, which).mean("sample"), f"$s_{{i,{which}}}$, mean over samples", color)
+    time_axis(left, run, "log")
+    left.set_ylabel("softmax output")
+
+    log_s = run["log_softmax_21"]
+    geometric = log_s.mean("sample")
+    threads(right, run["step"].values, np.exp(rows(log_s)), VERMILION, alpha=0.4)
+    band(right, np.exp(geometric), r"$s_{i,21}$, geometric mean", BLACK)
+    right.set_yscale("log")
+    time_axis(right, run)
+    first, last = (float(np.median(end)) for end in fall(run))
+    steps = run["step"].values.astype(float)
+    inside = (steps >= first) & (steps <= last)
+    if inside.sum() > 2:
+        right.axvspan(first, last, color=GREY, alpha=0.15, lw=0)
+        t = np.linspace(0, 2 * last, 200)
+        y = geometric.mean("seed").values
+        for power, color, style_ in ((1, SKY, "--"), (2, GREEN, "-.")):
+            slope, start = np.polyfit(steps[inside] ** power, y[inside], 1)
+            error = np.sqrt(np.mean((start + slope * steps[inside] ** power - y[inside]) ** 2))
+            law = "$e^{a-ct}$" if power == 1 else "$e^{a-ct^2}$"
+            right.plot(t, np.exp(start + slope * t**power), color=color, ls=style_, label=f"{law}, misfit {error:.2g}")
+        right.set_xlim(0, min(2 * last, steps[-1]))
+        right.set_ylim(1e-8, 2)
+    right.set_ylabel("$s_{i,21}$")
+    legend(figure, columns=3)
+    return figure
+
+
+@style()
+def draw_all_stages(run: xr.Dataset) -> Canvas:
+    """What each stage moves, on one time axis, with measured times as lines and the slides' as ticks."""
+    figure, axes = panels(3, 1, (6.0, 1.45), sharex=True)
+    first, second, third = axes[:, 0]
+    noise, loss = run["value_noise"].mean("sample"), run["training_loss"]
+    band(first, noise / np.abs(noise).max("step"), "mean value noise / its maximum", GREEN)
+    band(first, loss / loss.isel(step=0), "training loss / its start", BLACK)
+    band(second, run["noise_alignment"], "query and key noise agree", BLUE)
+    band(second, run["signals_oppose"], "query and key signals oppose", ORANGE)
+    band(third, softmax(run, "21").mean("sample"), "$s_{21}$, mean over samples", VERMILION)
+    band(third, run["key_turned"], "key noise follows query signal", PURPLE)
+    band(third, run["query_turned"], "query noise follows query signal", SKY)
+    times = {TIMES[name]: float(np.median(each)) for name, each in stage_times(run).items()}
+    for ax in axes[:, 0]:
+        ax.set_ylim(-0.04, 1.04)
+        ax.set_yticks([0, 0.5, 1])
+        time_marks(ax, times, labels=ax is first)
+        ax.set_xscale("log")
+    last = float(run["step"].values[-1])
+    time_axis(third, run, "log")
+    third.set_xticks([t for t in SLIDES.values() if t <= last], [f"{t}" for t in SLIDES.values() if t <= last])
+    third.set_xticks([], minor=True)
+    third.set_xlabel("$t$ (ticks: stage times of the slides)")
+    first.set_ylabel("relative")
+    for ax in (second, third):
+        ax.set_ylabel("share")
+    legend(figure, columns=3)
+    return figure
+
+
+def rows_stage_times(run: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
+    """Stage times over seeds beside those of the slides."""
+    found: list[list[Any]] = []
+    times = stage_times(run)
+    for name, estimate in stage_estimates(run).items():
+        low, high = estimate.interval()
+        reached = times[name]
+        found += [
+            [name, EVENTS[name].words, steps(estimate.value), span(low, high), span(reached.min(), reached.max()), str(SLIDES[name])]
+        ]
+    with np.errstate(invalid="ignore"):
+        ratios = times["T_query"] / times["T_key"]
+    try:
+        ratio = log_turning_ratio(run)
+        low, high = np.exp(ratio.interval())
+        shown = [f"{np.exp(ratio.value):.3g}", span(low, high), span(ratios.min(), ratios.max())]
+    except Broken:
+        shown = ["not reached", "", ""]
+    return (
+        ["time", "event", "measured", "95 % interval", "range of seeds", "slides"],
+        [*found, ["T_query / T_key", "geometric mean", *shown, f"{SLIDES_RATIO:g}"]],
+    )
+
+
+def steps(value: float) -> str:
+    """A number of steps in words."""
+    return f"{value:.3g}" if np.isfinite(value) else "not reached"
+
+
+def span(low: float, high: float) -> str:
+    """An interval, open where it is unbounded and empty where it says nothing."""
+    if not np.isfinite(low) and not np.isfinite(high):
+        return "–"
+    return f"{low:.3g} to {high:.3g}" if np.isfinite(high) else f"above {low:.3g}"
+
+
+# ---------------------------------------------------------------- Adam and gradient descent
+
+
+@style()
+def draw_adam(sign: xr.Dataset, adam_near_zero: xr.Dataset, adam: xr.Dataset) -> Canvas:
+    """SignGD and Adam side by side: s_21, query noise, key noise and training loss."""
+    figure, axes = panels(4, 3, (2.2, 1.4), sharex=True, sharey="row")
+    runs = {"SignGD": sign, r"Adam, $\beta_1 = \beta_2 = 0.1$": adam_near_zero, r"Adam, $\beta$ = (0.9, 0.999)": adam}
+    for column, (title, run) in zip(axes.T, runs.items(), strict=True):
+        softmaxes, query, key, loss = column
+        softmaxes.set_title(title)
+        threads(softmaxes, run["step"].values, rows(softmax(run, "21")), GREY, alpha=0.5)
+        band(softmaxes, softmax(run, "21").mean("sample"), "mean", BLACK)
+        side = np.sign(run["query_signal"].isel(step=-1))
+        for ax, name in ((query, "query_noise"), (key, "key_noise")):
+            signed_threads(ax, run["step"].values, rows(run[name] * side), rows(until(run, 60)[name] * side)[:, -1] < 0)
+            ax.axhline(0, color=GREY, lw=0.4, zorder=0)
+        band(loss, run["training_loss"], "mean", BLACK)
+        loss.set_yscale("log")
+        time_axis(loss, run)
+    for ax, label in zip(axes[:, 0], ("$s_{i,21}$", QUERY_NOISE, KEY_NOISE, "training loss"), strict=True):
+        ax.set_ylabel(label)
+    axes[3, 0].set_xlim(0, outlook(sign))
+    figure.align_ylabels(list(axes[:, 0]))
+    key_to_colours(axes[1, 0], "positive noise after stage III", "negative noise after stage III", ":")
+    legend(figure)
+    return figure
+
+
+@style()
+def draw_training_loss(sign: xr.Dataset, adam: xr.Dataset, **gd: xr.Dataset) -> Canvas:
+    """The training loss of SignGD, Adam and GD, against log t and against t."""
+    figure, axes = panels(1, 2, (3.4, 2.4), sharey=True)
+    ends = [np.median(run["training_loss"].isel(step=-1).values) for run in gd.values()]
+    best = int(np.argmin(np.where(np.isfinite(ends), ends, np.inf)))
+    for ax, scale in zip(axes[0], ("log", "linear"), strict=True):
+        for i, (eta, run) in enumerate(zip(GD, gd.values(), strict=True)):
+            if i != best:
+                ax.plot(run["step"].values, run["training_loss"].median("seed").values, color=GREY, lw=0.7, label="GD, other steps")
+            else:
+                band(ax, run["training_loss"], rf"GD, best step ($\eta$ = {eta:g})", VERMILION)
+        band(ax, sign["training_loss"], "SignGD", BLUE)
+        band(ax, adam["training_loss"], "Adam", GREEN, linestyle="--")
+        ax.set_yscale("log")
+        time_axis(ax, sign, scale)
+    axes[0, 0].set_ylabel("training loss")
+    legend(figure)
+    return figure
+
+
+def signal_noise_ratio(run: xr.Dataset, signal: float) -> float | None:
+    """|mu| / (sigma_p sqrt(s)) by the run's settings, if it carries them."""
+    settings = json.loads(run.attrs.get("about", "{}")).get("settings")
+    return settings and signal / (settings["sigma_p"] * settings["s"] ** 0.5)
+
+
+@style()
+def draw_snr(**runs: xr.Dataset) -> Canvas:
+    """Test loss, test error and training loss after training, against the signal-noise ratio."""
+    figure, axes = panels(1, 3, (2.3, 2.2))
+    ratios = [signal_noise_ratio(runs[f"sign_{x:g}".replace(".", "_")], x) for x in SIGNALS]
+    x = list(SIGNALS) if None in ratios else [r for r in ratios if r is not None]
+    titles = {"test_loss": "test loss", "test_error": "test error", "training_loss": "training loss"}
+    for ax, (name, title) in zip(axes[0], titles.items(), strict=True):
+        for kind, label, color, marker in (("sign", "SignGD", BLUE, "o"), ("adam", "Adam", GREEN, "s"), ("gd", "GD", VERMILION, "^")):
+            own = [run for run_name, run in runs.items() if run_name.startswith(f"{kind}_")]
+            points(ax, x, [run[name].isel(step=-1).values for run in own], label, color, marker)
+        ax.set_title(title)
+        ax.set_xlabel(r"$|\mu|$" if None in ratios else r"$|\mu| / (\sigma_p \sqrt{s})$")
+        if name != "test_error":
+            ax.set_yscale("log")
+    legend(figure)
+    return figure
+
+
+# ---------------------------------------------------------------- precision
+
+
+@style()
+def draw_precision(**runs: xr.Dataset) -> Canvas:
+    """Lost signs in the query and key gradient, and the alignment of the query noise, by precision."""
+    figure, axes = panels(1, 2, (3.4, 2.4), sharex=True)
+    kinds = {
+        "plain_32": ("32 bits, autodiff", VERMILION, "-"),
+        "stable_32": ("32 bits, stable form", ORANGE, "--"),
+        "plain_64": ("64 bits, autodiff", BLUE, "-"),
+        "stable_64": ("64 bits, stable form", BLACK, "--"),
+    }
+    for name, (label, color, line) in kinds.items():
+        for ax, probe in zip(axes[0], ("zero_share", "query_turned"), strict=True):
+            band(ax, runs[name][probe], label, color, linestyle=line)
+            time_axis(ax, runs[name], "log")
+            ax.set_ylim(-0.04, 1.04)
+    axes[0, 0].set_ylabel("exact zeros in the gradient (share)")
+    axes[0, 1].set_ylabel("query noise follows query signal (share)")
+    legend(figure)
+    return figure
+
+
+FIGURES: tuple[Figure | Table, ...] = (
+    Figure(
+        "figure_stage_one",
+        "Stage I (t = 0 to 2, above) and stages I and II (t = 0 to 10, below): mean value signal, key and query noise of single "
+        "pairs (s, i), and mean value noise of every sample, one seed. Slides, stages I and II.",
+        draw_stage_one,
+        claims=("value_noise_grows_linearly", "other_products_stay_near_start", "query_key_noise_align", "alignment_is_balanced"),
+    ),
+    Table(
+        "table_1",
+        "Pairs (s, i) by the signs of key and query noise at the start (rows) and at t = 10 (columns), here and as Table 1 of the "
+        "paper prints them for 2000 pairs.",
+        rows_table_1,
+        claims=("query_key_noise_align", "alignment_is_balanced"),
+    ),
+    Figure(
+        "figure_stages_three_four",
+        "Query and key signals of single neurons and noises of single pairs (s, i), one seed, each times the sign of its neuron's final "
+        "query signal; noise that is negative after stage III is solid, positive noise dotted. Slides, stages II to IV.",
+        draw_stages_three_four,
+        claims=(
+            "majority_vote_sets_signal_signs", "majority_vote_as_printed", "query_and_key_signals_oppose",
+            "key_noise_turns_before_query_noise",
+        ),
+    ),
+    Figure(
+        "figure_softmax",
+        "Left: softmax outputs of every sample (thin, one seed) and their mean. Right: s_21 while it falls, with the two rival "
+        "laws fitted in the shaded window; the misfit is the root mean square in log s_21. Slides, stage IV.",
+        draw_softmax,
+        claims=(
+            "softmax_stays_half_before_stage_four", "noise_softmax_leaves_first", "noise_softmax_decays_exponentially",
+            "attention_goes_to_noise",
+        ),
+    ),
+    Figure(
+        "figure_all_stages",
+        "All stages on one time axis: median over seeds and range of seeds. Dashed lines are the measured stage times (median), "
+        "ticks those of the slides. After Figure 19 of the paper.",
+        draw_all_stages,
+        claims=(
+            "value_noise_grows_linearly", "query_key_noise_align", "query_and_key_signals_oppose", "noise_softmax_leaves_first",
+            "key_noise_turns_before_query_noise", "training_loss_decays_exponentially", "value_memorises_noise",
+        ),
+    ),
+    Table(
+        "table_stage_times",
+        "Stage times as hitting times, median over seeds, beside the slides' numbers, whose sizes are not known; the ratio of the "
+        "last two depends on no unit of time.",
+        rows_stage_times,
+        claims=("key_noise_turns_before_query_noise", "query_key_noise_align", "query_and_key_signals_oppose"),
+    ),
+    Figure(
+        "figure_adam",
+        "SignGD and Adam with small and with default betas, one seed: noise-signal softmax outputs, query and key noise of single "
+        "pairs (s, i) times the sign of the query signal, and training loss. Slides, Adam against SignGD.",
+        draw_adam,
+        runs={"sign": SIGN, "adam_near_zero": ADAM_NEAR_ZERO, "adam": ADAM},
+        claims=("adam_matches_sign_descent", "adam_query_noise_stays_negative", "adam_loss_curve_differs"),
+    ),
+    Figure(
+        "figure_training_loss",
+        "Training loss of SignGD, Adam and GD, against log t (left) and t (right, where exponential decay is a line): median over seeds "
+        "and range of seeds. Slides, GD against SignGD.",
+        draw_training_loss,
+        runs={"sign": SIGN, "adam": ADAM, **numbered("gd", GD)},
+        claims=("sign_descent_trains_faster", "training_loss_decays_exponentially", "adam_loss_curve_differs"),
+    ),
+    Figure(
+        "figure_snr",
+        "Test loss, test error and training loss at the end of training against the signal-noise ratio, mean over seeds with 95 % "
+        "intervals; GD with step size 1. Slides, GD against SignGD.",
+        draw_snr,
+        runs={**numbered("sign", SNR_SIGN), **numbered("adam", SNR_ADAM), **numbered("gd", SNR_GD)},
+        claims=("gd_generalises_better", "test_loss_stays_constant"),
+    ),
+    Figure(
+        "figure_precision",
+        "Share of exact zeros in the active query and key gradient (left), where SignGD stands still, and share of query noise with the "
+        "sign of the query signal (right), by precision and form of the gradient. Not in the paper.",
+        draw_precision,
+        runs=PRECISION,
+        claims=("key_noise_turns_before_query_noise",),
+    ),
+)

@@ -1,0 +1,41 @@
+"""The runs that claims and figures share, as overrides of a preset.
+
+Two needs that name the same overrides share one stored run, so both take them from here.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Overrides = dict[str, Any]
+
+SIGN: Overrides = {}
+ADAM: Overrides = {"optimizer": "adam", "beta1": 0.9, "beta2": 0.999}
+ADAM_NEAR_ZERO: Overrides = {"optimizer": "adam", "beta1": 0.1, "beta2": 0.1}
+
+# GD's best step is not known beforehand, so the whole grid is run. By step size.
+GD: dict[float, Overrides] = {
+    eta: {"optimizer": "gd", "eta": eta, "detail": False} for eta in (0.1, 1.0, 10.0, 100.0)
+}
+
+# By signal strength, hence by signal-noise ratio.
+SIGNALS = (0.5, 1.0, 2.0, 3.0, 4.0)
+SNR_SIGN: dict[float, Overrides] = {x: {"signal": x, "detail": False} for x in SIGNALS}
+SNR_ADAM: dict[float, Overrides] = {x: ADAM | {"signal": x, "detail": False} for x in SIGNALS}
+SNR_GD: dict[float, Overrides] = {x: GD[1.0] | {"signal": x} for x in SIGNALS}
+
+# The stable gradient in 64 bits is SIGN itself.
+PRECISION: dict[str, Overrides] = {
+    "plain_32": {"precision": 32, "gradient": "plain"},
+    "stable_32": {"precision": 32},
+    "plain_64": {"gradient": "plain"},
+    "stable_64": SIGN,
+}
+
+
+def numbered(name: str, runs: Mapping[float, Overrides]) -> dict[str, Overrides]:
+    """Runs that are kept by number, under names that a function can take.
+
+    >>> list(numbered("gd", GD))
+    ['gd_0_1', 'gd_1', 'gd_10', 'gd_100']
+    """
+    return {f"{name}_{number:g}".replace(".", "_"): overrides for number, overrides in runs.items()}

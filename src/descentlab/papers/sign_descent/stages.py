@@ -1,0 +1,82 @@
+"""The four stages as hitting times, and the times that the slides give.
+
+| time | first step at which |
+| --- | --- |
+| T1 | every value noise is positive, min_i <v, y_i xi_i> > 0 |
+| T2 | query and key noise agree in sign for 95 % of all (s, i) |
+| T3 | query and key signal have opposite signs for 95 % of the neurons |
+| T4 | the noise-signal softmax output is small, mean_i s_{i,21} <= 0.05 |
+| T_key | key noise has the sign of the query signal for 99 % of all (s, i) |
+| T_query | query noise has it |
+
+Steps depend on sizes that the slides do not give; the ratio T_query / T_key does not scale with them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from descentlab.estimate import Estimate, first_step, hitting_time, log_ratio
+
+# Ends of stages I, II, III, of s_21's fall, and of the turns of negative key and query noise.
+SLIDES = {"T1": 2, "T2": 10, "T3": 40, "T4": 150, "T_key": 300, "T_query": 600}
+SLIDES_RATIO = SLIDES["T_query"] / SLIDES["T_key"]
+
+# s_21's fall, of which the law is asked: from half of its start ½ until it is small.
+FALL = (0.25, 1e-3)
+
+
+@dataclass(frozen=True)
+class Event:
+    """What is watched for one time, the level it must cross, and the event in words."""
+
+    series: Callable[[xr.Dataset], xr.DataArray]
+    words: str
+    above: float | None = None
+    below: float | None = None
+
+
+EVENTS = {
+    "T1": Event(
+        lambda run: run["value_noise"].min("sample"),
+        "all value noises positive",
+        above=float(np.nextafter(0.0, 1.0)),  # >= the least positive number is > 0
+    ),
+    "T2": Event(lambda run: run["noise_alignment"], "95 % of query and key noise agree in sign", above=0.95),
+    "T3": Event(lambda run: run["signals_oppose"], "95 % of query and key signals opposite", above=0.95),
+    "T4": Event(lambda run: np.exp(run["log_softmax_21"]).mean("sample"), "mean s_21 at most 0.05", below=0.05),
+    "T_key": Event(lambda run: run["key_turned"], "99 % of key noise has the query signal's sign", above=0.99),
+    "T_query": Event(lambda run: run["query_turned"], "99 % of query noise has it", above=0.99),
+}
+
+
+def stage_times(run: xr.Dataset) -> dict[str, np.ndarray]:
+    """The stage times of every seed; +inf where a time is not reached."""
+    return {name: first_step(e.series(run), above=e.above, below=e.below) for name, e in EVENTS.items()}
+
+
+def stage_estimates(run: xr.Dataset) -> dict[str, Estimate]:
+    """The median stage times over seeds, with intervals that hold what lies between records."""
+    return {name: hitting_time(e.series(run), above=e.above, below=e.below) for name, e in EVENTS.items()}
+
+
+def log_turning_ratio(run: xr.Dataset) -> Estimate:
+    """The mean over seeds of log(T_query / T_key); log 2 by the slides."""
+    times, steps = stage_times(run), run["step"].values.astype(float)
+    reached = np.concatenate([times["T_key"], times["T_query"]])
+    reached = reached[np.isfinite(reached) & (reached > 1)]
+    before = steps[np.searchsorted(steps, reached) - 1]
+    resolution = float(np.max(np.log(reached / before), initial=0.0))
+    return log_ratio(times["T_query"], times["T_key"], steps[-1], resolution)
+
+
+def fall(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """First and last step of s_21's fall in every seed, by the geometric mean over samples.
+
+    A fall that the run does not see the end of ends with the run; one it does not see at all is (inf, inf).
+    """
+    log_s_21, end = run["log_softmax_21"].mean("sample"), float(run["step"].values[-1])
+    first, last = (first_step(log_s_21, below=float(np.log(level))) for level in FALL)
+    return first, np.where(np.isinf(first), first, np.minimum(last, end))

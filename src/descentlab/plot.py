@@ -1,0 +1,203 @@
+"""The house style of paper figures: small, quiet, readable in print and by the colour-blind.
+
+Figures are matplotlib objects made without pyplot, so nothing global changes, nothing is shown and nothing
+leaks. A drawing takes its figure from `panels`, fills it with the marks below, and hands it back:
+
+    @style()
+    def figure_2(run):
+        figure, axes = panels(1, 2)
+        band(axes[0, 0], run["training_loss"], "SignGD", BLUE)
+        legend(figure)
+        return figure
+
+    band         median over seeds, and the range of all seeds
+    threads      single trajectories as thin lines, as images where there are many
+    points       a number against a setting, with its interval over seeds
+    time_marks   named times as vertical lines
+    legend       one for the whole figure, beside the data
+    save         to a file or buffer, the same bytes each time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+
+import matplotlib
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+
+from descentlab.estimate import Broken, mean
+
+# Okabe and Ito's palette, which people with any common colour blindness tell apart.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+GREY = "#8C8C8C"
+
+# Inches: four panels of the narrow kind fill the text width of a US letter or A4 page.
+PANEL = (2.3, 1.75)
+DPI = 200
+# More trajectories than this are an image inside the vector figure: as paths they would weigh megabytes.
+MOST_PATHS = 12
+
+STYLE: dict[str, Any] = {
+    "font.family": "STIXGeneral",
+    "mathtext.fontset": "stix",
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "axes.linewidth": 0.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.formatter.use_mathtext": True,
+    "axes.formatter.limits": (-3, 4),
+    "axes.prop_cycle": matplotlib.cycler(color=[BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK]),
+    "xtick.major.width": 0.5,
+    "ytick.major.width": 0.5,
+    "xtick.minor.width": 0.35,
+    "ytick.minor.width": 0.35,
+    "xtick.major.size": 3,
+    "ytick.major.size": 3,
+    "xtick.minor.size": 1.5,
+    "ytick.minor.size": 1.5,
+    "lines.linewidth": 1.2,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.handlelength": 1.6,
+    "figure.dpi": DPI,
+    "savefig.dpi": DPI,
+    # Text as outlines in SVG looks the same in every browser; as TrueType in PDF it stays text.
+    "svg.fonttype": "path",
+    "svg.hashsalt": "descentlab",
+    "pdf.fonttype": 42,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The house style, in force inside a `with`, or in a function under `@style()`, and over after it."""
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def panels(
+    rows: int,
+    columns: int,
+    size: tuple[float, float] = PANEL,
+    *,
+    sharex: bool | Literal["none", "all", "row", "col"] = False,
+    sharey: bool | Literal["none", "all", "row", "col"] = False,
+) -> tuple[Figure, np.ndarray]:
+    """A figure and its panels, (rows, columns), of `size` inches each."""
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
+
+
+def band(
+    ax: Axes,
+    series: xr.DataArray,
+    label: str,
+    color: str,
+    *,
+    linestyle: Any = "-",
+    linewidth: float = 1.2,
+) -> None:
+    """The median over seeds against the step, over the range of all seeds; values not finite are gaps."""
+    values = series.transpose("seed", "step").values.astype(float)
+    steps = series["step"].values
+    finite = np.ma.masked_invalid(values)
+    ax.plot(steps, np.ma.median(finite, axis=0), color=color, label=label, ls=linestyle, lw=linewidth)
+    if values.shape[0] > 1:
+        low, high = np.ma.min(finite, axis=0), np.ma.max(finite, axis=0)
+        ax.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
+
+
+def threads(
+    ax: Axes,
+    steps: np.ndarray,
+    values: np.ndarray,
+    color: str,
+    *,
+    most: int = 60,
+    linestyle: Any = "-",
+    linewidth: float = 0.5,
+    alpha: float = 0.6,
+    label: str = "",
+) -> None:
+    """Trajectories, one per row of `values`, as thin lines: at most so many, evenly chosen."""
+    if values.shape[0] == 0:
+        return
+    chosen = np.unique(np.linspace(0, values.shape[0] - 1, min(most, values.shape[0])).round().astype(int))
+    lines = [np.column_stack([steps, values[i]]) for i in chosen]
+    ax.add_collection(
+        LineCollection(
+            lines, colors=color, linestyles=linestyle, linewidths=linewidth, alpha=alpha,
+            rasterized=len(lines) > MOST_PATHS,
+        )
+    )  # fmt: skip
+    ax.autoscale_view()
+    if label:
+        # The legend shows a line that can be seen, not one of the thin ones.
+        ax.plot([], [], color=color, ls=linestyle, lw=1.0, label=label)
+
+
+def points(
+    ax: Axes, x: Sequence[float], samples: Sequence[np.ndarray], label: str, color: str, marker: str = "o"
+) -> None:
+    """The mean over seeds against x, with its 95 % interval; what is not finite is left out."""
+    centres, lows, highs = np.array([_interval(one) for one in samples]).T
+    errors = np.clip([centres - lows, highs - centres], 0, None)
+    ax.errorbar(
+        x, centres, errors, color=color, marker=marker, ms=3.5, lw=1.0, elinewidth=0.8, capsize=1.5, label=label
+    )
+
+
+def _interval(samples: np.ndarray) -> tuple[float, float, float]:
+    """The mean and the ends of its interval, which one seed leaves at the mean."""
+    try:
+        estimate = mean(samples)
+    except Broken:
+        return np.nan, np.nan, np.nan
+    low, high = estimate.interval() if estimate.seeds > 1 else (estimate.value, estimate.value)
+    return estimate.value, low, high
+
+
+def time_marks(ax: Axes, times: Mapping[str, float], *, labels: bool = False, color: str = GREY) -> None:
+    """Times as thin vertical lines, named above the panel if asked; infinite ones have not come."""
+    for name, time in times.items():
+        if np.isfinite(time):
+            ax.axvline(time, color=color, lw=0.6, ls=(0, (4, 2)), zorder=0)
+            if labels:
+                ax.annotate(
+                    name, (time, 1), (0, 2), xycoords=("data", "axes fraction"), textcoords="offset points",
+                    ha="center", va="bottom", fontsize=8, color=color, annotation_clip=True,
+                )  # fmt: skip
+
+
+def legend(figure: Figure, columns: int = 4) -> None:
+    """One legend for all panels, below them; a label that several panels use is named once."""
+    found: dict[str, Any] = {}
+    for ax in figure.axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        figure.legend(
+            list(found.values()), list(found), loc="outside lower center", ncols=min(columns, len(found))
+        )
+
+
+def save(figure: Figure, target: str | Path | IO[Any], format: str | None = None) -> None:
+    """The figure in a file or buffer, as pdf, svg or png; the same figure gives the same bytes."""
+    kind = format or Path(cast("str | Path", target)).suffix.removeprefix(".")
+    # A date would make each file new.
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    with style():
+        figure.savefig(target, format=kind, metadata=metadata)

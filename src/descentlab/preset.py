@@ -1,0 +1,157 @@
+"""Presets: frozen dataclasses of a paper's letters, checked before anything is computed.
+
+    @preset
+    class Preset(Settings):
+        n: int = parameter(20, "training samples", low=1)
+        eta: float = parameter(1e-4, "step size", above=0)
+
+A preset is also a JAX pytree. Real-valued fields and `steps` are its leaves, so a
+compiled program serves every value of them; whole numbers, words and switches
+decide shapes and code, and are part of what is compiled.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar, dataclass_transform
+
+T = TypeVar("T", bound="Settings")
+
+TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+class SettingError(ValueError):
+    """A field that does not exist, or a value that it does not take."""
+
+
+def parameter(
+    default: Any,
+    doc: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    choices: Iterable[Any] = (),
+) -> Any:
+    """A field of a preset with its meaning and the values it takes (`above`, `below`: exclusive)."""
+    bounds = {"low": low, "high": high, "above": above, "below": below}
+    return field(default=default, metadata={"doc": doc, "choices": tuple(choices), **bounds})
+
+
+def allowed(f: dataclasses.Field) -> str:
+    """What a field takes, in words.
+
+    >>> from dataclasses import make_dataclass
+    >>> allowed(fields(make_dataclass("P", [("n", int, parameter(3, "samples", low=1))]))[0])
+    'a whole number >= 1'
+    """
+    m = f.metadata
+    if m.get("choices"):
+        return "one of " + ", ".join(str(c) for c in m["choices"])
+    if f.type is bool:
+        return "true or false"
+    kind = {int: "a whole number", float: "a number", str: "a word"}[f.type]  # type: ignore[index]
+    signs = {"low": ">=", "above": ">", "high": "<=", "below": "<"}
+    bounds = [f"{sign} {m[name]:g}" for name, sign in signs.items() if m.get(name) is not None]
+    return " ".join([kind, " and ".join(bounds)]).strip()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The base of every preset: validation, `replace`, and the command line's NAME=VALUE."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            object.__setattr__(self, f.name, checked(f, getattr(self, f.name)))
+        for complaint in self.conflicts():
+            raise SettingError(complaint)
+
+    def conflicts(self) -> Iterable[str]:
+        """What is wrong with fields that are fine one by one."""
+        return ()
+
+    def replace(self: T, settings: Mapping[str, Any] | None = None, **more: Any) -> T:
+        """This preset with other values in some fields; words such as "1e-3" are read as numbers."""
+        known = {f.name: f for f in fields(self)}
+        changes = {**(settings or {}), **more}
+        for name in changes:
+            if name not in known:
+                raise SettingError(f"{name} is not a setting; there are {', '.join(known)}.")
+        return dataclasses.replace(self, **{name: parsed(known[name], v) for name, v in changes.items()})
+
+    def settings(self) -> dict[str, Any]:
+        """The fields by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def parsed(f: dataclasses.Field, value: Any) -> Any:
+    """The value a field holds when it is given as a word on the command line."""
+    if not isinstance(value, str) or f.type is str:
+        return value
+    try:
+        if f.type is bool:
+            if value.lower() not in TRUE + FALSE:
+                raise ValueError
+            return value.lower() in TRUE
+        return f.type(value)  # type: ignore[operator]
+    except ValueError:
+        raise SettingError(f"{f.name} takes {allowed(f)}, got {f.name}={value}.") from None
+
+
+def checked(f: dataclasses.Field, value: Any) -> Any:
+    """The value, of the field's own type and in its range; otherwise a SettingError."""
+    m = f.metadata
+    if f.type is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    fits = (
+        type(value) is f.type
+        and (not isinstance(value, float) or math.isfinite(value))
+        and (not m.get("choices") or value in m["choices"])
+        and (m.get("low") is None or value >= m["low"])
+        and (m.get("high") is None or value <= m["high"])
+        and (m.get("above") is None or value > m["above"])
+        and (m.get("below") is None or value < m["below"])
+    )
+    if not fits:
+        raise SettingError(f"{f.name} takes {allowed(f)}, got {f.name}={value}.")
+    return value
+
+
+def parse_settings(words: Iterable[str]) -> dict[str, str]:
+    """NAME=VALUE words as a mapping.
+
+    >>> parse_settings(["d=1500", "eta=1e-3"])
+    {'d': '1500', 'eta': '1e-3'}
+    """
+    settings = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name.strip() and equals and value.strip()):
+            raise SettingError(f"a setting is written NAME=VALUE, got {word!r}.")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(parameter,))
+def preset(cls: type[T]) -> type[T]:
+    """The class as a frozen dataclass and a pytree whose leaves are its real-valued fields and `steps`."""
+    import jax
+
+    cls = dataclass(frozen=True)(cls)
+    leaves = tuple(f.name for f in fields(cls) if f.type is float or f.name == "steps")
+    rest = tuple(f.name for f in fields(cls) if f.name not in leaves)
+
+    def flatten(p: T) -> tuple[tuple, tuple]:
+        return tuple(getattr(p, name) for name in leaves), tuple(getattr(p, name) for name in rest)
+
+    def unflatten(static: tuple, values: tuple) -> T:
+        # Leaves may be tracers here: the checks of __post_init__ are for real values only.
+        p = object.__new__(cls)
+        for name, value in zip(rest + leaves, static + tuple(values), strict=True):
+            object.__setattr__(p, name, value)
+        return p
+
+    jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+    return cls

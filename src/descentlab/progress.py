@@ -1,0 +1,77 @@
+"""Progress of long work, on standard error: steps, loss, time left."""
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from descentlab.experiment import Watcher, identify, label
+
+if TYPE_CHECKING:
+    from descentlab.paper import Paper
+    from descentlab.preset import Settings
+    from descentlab.store import Store
+
+LONG_SECONDS = 120
+
+
+class Bars(Watcher):
+    """A bar a run on a terminal; elsewhere a line when a run starts and when it is whole."""
+
+    def __init__(self) -> None:
+        self.console = Console(file=sys.stderr)
+        self.bars = Progress(
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("loss {task.fields[loss]:.3g}"), TimeRemainingColumn(),
+            console=self.console, transient=True,
+        )  # fmt: skip
+        self.task: TaskID | None = None
+        self.label, self.began = "", 0.0
+
+    def __enter__(self) -> "Bars":
+        if self.console.is_terminal:
+            self.bars.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.bars.stop()
+
+    def begin(self, label: str, steps: int, seeds: int) -> None:
+        """A new bar."""
+        self.label, self.began = f"{label} ({seeds} seeds)", time.monotonic()
+        if self.console.is_terminal:
+            self.task = self.bars.add_task(self.label, total=steps, loss=float("nan"))
+
+    def progress(self, step: int, loss: float) -> None:
+        """Moves the bar."""
+        if self.task is not None:
+            self.bars.update(self.task, completed=step, loss=loss)
+
+    def end(self) -> None:
+        """Removes the bar and leaves a line."""
+        if self.task is not None:
+            self.bars.remove_task(self.task)
+            self.task = None
+        self.say(f"{self.label} {time.monotonic() - self.began:.1f} s")
+
+    def say(self, message: str) -> None:
+        """A line on standard error."""
+        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+    def plan(self, paper: "Paper", presets: "list[Settings]", seeds: int, store: "Store") -> None:
+        """Says beforehand what is to be done and, for long work, about how long it takes."""
+        missing = [p for p in presets if (store.manifest(identify(paper, p)) or {"seeds": 0})["seeds"] < seeds]
+        self.say(f"{paper.name}: {len(presets)} runs, {len(presets) - len(missing)} of them in the store")
+        if not missing:
+            return
+        from descentlab.rollout import seconds_per_step
+
+        work = sum(p.steps for p in missing)  # type: ignore[attr-defined]
+        if work * seeds < 10**6:
+            return
+        self.say(f"timing {label(paper, missing[0])} ...")
+        seconds = work * seconds_per_step(paper.system, missing[0], seeds)
+        if seconds > LONG_SECONDS:
+            self.say(f"about {seconds / 60:.0f} minutes on this machine; a stop loses at most a few seconds of it")

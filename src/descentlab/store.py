@@ -1,0 +1,197 @@
+"""The store: runs on disk, named by a hash of what they are.
+
+    store/<paper>-<hash>/run.json            what the run is, how it was made, the data's checksum
+                         seeds-<n>.nc        the trajectory, netCDF
+                         checkpoint-a-b.npz  seeds a to b - 1, if they were cut short
+
+Everything is written beside its place and moved there in one step, the data before the
+manifest that names it. So a run is there whole or not at all, whenever a process dies. A
+lock per run lets two processes share a store: the second waits and finds the result.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from filelock import FileLock, Timeout
+
+FORMAT = 1
+LIBRARIES = ("descentlab", "jax", "jaxlib", "optax", "numpy", "scipy", "xarray")
+
+
+class StoreError(RuntimeError):
+    """An entry that is damaged, truncated or foreign; the message names it and says what to do."""
+
+
+def default_path() -> Path:
+    """The store's place unless told: DESCENTLAB_STORE, else ./store."""
+    return Path(os.environ.get("DESCENTLAB_STORE") or "store")
+
+
+def run_id(paper: str, code: str, settings: Mapping[str, Any]) -> str:
+    """The name of a run: a hash of the paper, the code that computes it, and its settings.
+
+    >>> a = run_id("p", "v1", {"n": 1, "eta": 0.1})
+    >>> a == run_id("p", "v1", {"eta": 0.1, "n": 1}), a == run_id("p", "v2", {"eta": 0.1, "n": 1})
+    (True, False)
+    """
+    what = json.dumps([FORMAT, paper, code, settings], sort_keys=True)
+    return f"{paper}-{hashlib.sha256(what.encode()).hexdigest()[:16]}"
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, machine and time, as they go into a manifest."""
+    return {
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        "machine": {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+class Store:
+    """Runs in a folder."""
+
+    def __init__(self, path: Path | str | None = None) -> None:
+        self.path = Path(path) if path is not None else default_path()
+
+    def folder(self, run: str) -> Path:
+        """Where a run is kept."""
+        return self.path / run
+
+    def ids(self) -> list[str]:
+        """The runs in the store, whole or cut short."""
+        return sorted(p.name for p in self.path.glob("*-*") if p.is_dir()) if self.path.is_dir() else []
+
+    @contextlib.contextmanager
+    def lock(self, run: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Holds a run against other processes; `waiting` is called once if it is taken."""
+        self.folder(run).mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder(run) / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            waiting()
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def manifest(self, run: str) -> dict[str, Any] | None:
+        """What a run says of itself; None where there is no whole run."""
+        path = self.folder(run) / "run.json"
+        try:
+            manifest = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise StoreError(f"{path} is damaged ({error}). {_remedy(path.parent)}") from None
+        if not isinstance(manifest, dict) or manifest.get("run") != run or manifest.get("format") != FORMAT:
+            raise StoreError(f"{path} is foreign: it does not describe run {run}. {_remedy(path.parent)}")
+        return manifest
+
+    def read(self, run: str) -> xr.Dataset | None:
+        """The trajectory of a run, its checksum verified; None where there is none."""
+        manifest = self.manifest(run)
+        if manifest is None:
+            return None
+        path = self.folder(run) / manifest["file"]
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise StoreError(f"{path} is missing. {_remedy(path.parent)}") from None
+        if hashlib.sha256(content).hexdigest() != manifest["sha256"]:
+            raise StoreError(f"{path} is damaged: its checksum is wrong. {_remedy(path.parent)}")
+        with xr.open_dataset(io.BytesIO(content), engine="h5netcdf") as data:
+            return data.load()
+
+    def data_path(self, run: str) -> Path:
+        """The file that holds a whole run's trajectory."""
+        manifest = self.manifest(run)
+        if manifest is None:
+            raise StoreError(f"{self.folder(run)} holds no whole run.")
+        return self.folder(run) / manifest["file"]
+
+    def write(self, run: str, data: xr.Dataset, about: Mapping[str, Any]) -> None:
+        """Stores a trajectory with what is known about it; one with fewer seeds gives way."""
+        folder = self.folder(run)
+        earlier = self.manifest(run)
+        name = f"seeds-{data.sizes['seed']}.nc"
+        buffer = io.BytesIO()
+        data.assign_attrs(run=run, about=json.dumps(about)).to_netcdf(buffer, engine="h5netcdf")
+        content = buffer.getvalue()
+        replace(folder / name, content)
+        manifest = {
+            "format": FORMAT, "run": run, "file": name, "sha256": hashlib.sha256(content).hexdigest(),
+            "seeds": data.sizes["seed"], **about, **provenance(),
+        }  # fmt: skip
+        replace(folder / "run.json", json.dumps(manifest, indent=1).encode())
+        if earlier is not None and earlier["file"] != name:
+            (folder / earlier["file"]).unlink(missing_ok=True)
+
+    def keep(self, run: str, seeds: range, arrays: Mapping[str, np.ndarray]) -> None:
+        """Stores a checkpoint of some seeds of a run."""
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        replace(self._checkpoint(run, seeds), buffer.getvalue())
+
+    def kept(self, run: str, first: int) -> tuple[range, dict[str, np.ndarray]] | None:
+        """The checkpoint whose seeds begin at `first`, if there is one."""
+        for path in sorted(self.folder(run).glob(f"checkpoint-{first}-*.npz")):
+            match = re.fullmatch(r"checkpoint-(\d+)-(\d+)", path.stem)
+            if match is None:
+                continue
+            try:
+                with np.load(path) as arrays:
+                    return range(int(match[1]), int(match[2])), dict(arrays)
+            except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+                print(f"{path} is damaged ({error}); these seeds start over.", file=sys.stderr)
+                path.unlink()
+        return None
+
+    def drop(self, run: str, seeds: range) -> None:
+        """Forgets a checkpoint."""
+        self._checkpoint(run, seeds).unlink(missing_ok=True)
+
+    def _checkpoint(self, run: str, seeds: range) -> Path:
+        return self.folder(run) / f"checkpoint-{seeds.start}-{seeds.stop}.npz"
+
+    def problems(self) -> list[str]:
+        """What is wrong with the store's entries, a line each; empty if it is healthy."""
+        found = []
+        for run in self.ids():
+            try:
+                self.read(run)
+            except StoreError as error:
+                found.append(str(error))
+        return found
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all, and has it on disk before anyone sees it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _remedy(folder: Path) -> str:
+    return f"Move {folder} away and run again to compute it anew."
