@@ -16,6 +16,7 @@ import numpy as np
 
 from descentlab.paper import load
 from descentlab.papers import sign_descent as paper
+from descentlab.preset import SettingError, parse_settings
 from descentlab.rollout import rollout
 
 
@@ -68,11 +69,25 @@ def run(p: paper.Preset, seeds: int, record: np.ndarray, out: Path | None) -> di
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("export", "run"))
     parser.add_argument("--instances", type=Path, help="folder that `export` fills")
-    parser.add_argument("--seeds", type=int, required=True)
-    parser.add_argument("--record", default="", help="recorded steps; by default the paper's, up to --steps")
+    parser.add_argument("--seeds", type=int, required=True, help="how many seeds, from 0")
+    parser.add_argument("--record", default="", help="recorded steps, separated by commas; else the paper's")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="where the records go (.npz)")
     args = parser.parse_args()
+    try:
+        p = paper.PRESETS["quick"].replace(parse_settings(args.set))
+    except SettingError as wrong:
+        parser.error(str(wrong))
+    record = np.array([int(t) for t in args.record.split(",")]) if args.record else paper.records(p)
+    if args.what == "export":
+        export(args.instances, p, args.seeds)
+        print(json.dumps({"settings": p.settings(), "record": record.tolist()}))
+    else:
+        print(json.dumps(run(p, args.seeds, record, args.out)))
+
+
+if __name__ == "__main__":
+    main()

@@ -120,7 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--instances", type=Path, required=True, help="folder of seed_<k>.npz")
     parser.add_argument("--seeds", type=int, required=True, help="how many seeds, from 0")
-    parser.add_argument("--record", required=True, help="recorded steps, separated by commas; the last ends the run")
+    parser.add_argument("--record", required=True, help="recorded steps with commas; the last ends the run")
     parser.add_argument("--precision", type=int, choices=(32, 64), default=64)
     parser.add_argument("--out", type=Path, help="where the records go (.npz)")
     args = parser.parse_args()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import optax
 from jaxtyping import Array, Key
 
@@ -43,7 +44,9 @@ def descent(
 
     def step(key: Key[Array, ""], state: Descent) -> Descent:
         gradient = objective.gradient(state.params, key)
-        updates, memory = rule.update(gradient, state.memory, state.params)
+        # optax mixes integer counters with floats, which strict promotion would refuse.
+        with jax.numpy_dtype_promotion("standard"):
+            updates, memory = rule.update(gradient, state.memory, state.params)
         return Descent(optax.apply_updates(state.params, updates), memory)
 
     return Dynamics(init, step)

@@ -51,6 +51,7 @@ def exponent(series: xr.DataArray, against: xr.DataArray | None = None, window: 
     """Log-log slope of the series against its step, or against another series recorded with it."""
     series = trajectories(series)
     steps, inside = _records(series, window)
+    thirds = _parts(steps, 3)
     x = xr.zeros_like(series, dtype=float) + series["step"] if against is None else trajectories(against)
     if x.shape != series.shape or np.any(x["step"].values != series["step"].values):
         raise Broken(f"{series.name} and {x.name} must be recorded at the same steps for the same seeds.")
@@ -58,7 +59,6 @@ def exponent(series: xr.DataArray, against: xr.DataArray | None = None, window: 
     origin = min(0.0, log_x[0, 0]) if against is None else log_x[:, :1]
     clock = 1 + np.abs(log_x - origin)
 
-    thirds = _parts(steps, 3)
     slopes = np.stack([_slope(log_x[:, part], log_y[:, part]) for part in thirds])
     halves = [half for third in thirds for half in np.array_split(third, 2)]
     sixths = np.stack([_slope(log_x[:, part], log_y[:, part]) for part in halves])

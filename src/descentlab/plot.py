@@ -14,7 +14,8 @@ leaks. A drawing takes its figure from `panels`, fills it with the marks below, 
     threads      single trajectories as thin lines, as images where there are many
     points       a number against a setting, with its interval over seeds
     time_marks   named times as vertical lines
-    legend       one for the whole figure, beside the data
+    legend       one for the whole figure, below the data
+    side_legend  one for a panel, to its right
     save         to a file or buffer, the same bytes each time
 """
 
@@ -22,8 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
@@ -31,6 +33,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 
 from descentlab.estimate import Broken, mean
 
@@ -41,11 +44,12 @@ GREY = "#8C8C8C"
 
 # Inches: four panels of the narrow kind fill the text width of a US letter or A4 page.
 PANEL = (2.3, 1.75)
-DPI = 200
+# What thin lines are drawn with as images, by format: a report embeds SVG, PDF goes to print.
+DPI = {"svg": 150, "png": 200, "pdf": 300}
 # More trajectories than this are an image inside the vector figure: as paths they would weigh megabytes.
 MOST_PATHS = 12
 
-STYLE: dict[str, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": "STIXGeneral",
     "mathtext.fontset": "stix",
     "font.size": 9,
@@ -54,12 +58,13 @@ STYLE: dict[str, Any] = {
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,
     "legend.fontsize": 8,
+    "axes.labelpad": 2,
     "axes.linewidth": 0.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.formatter.use_mathtext": True,
     "axes.formatter.limits": (-3, 4),
-    "axes.prop_cycle": matplotlib.cycler(color=[BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK]),
+    "axes.prop_cycle": cycler(color=[BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK]),
     "xtick.major.width": 0.5,
     "ytick.major.width": 0.5,
     "xtick.minor.width": 0.35,
@@ -72,8 +77,6 @@ STYLE: dict[str, Any] = {
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
     "legend.handlelength": 1.6,
-    "figure.dpi": DPI,
-    "savefig.dpi": DPI,
     # Text as outlines in SVG looks the same in every browser; as TrueType in PDF it stays text.
     "svg.fonttype": "path",
     "svg.hashsalt": "descentlab",
@@ -156,7 +159,16 @@ def points(
     centres, lows, highs = np.array([_interval(one) for one in samples]).T
     errors = np.clip([centres - lows, highs - centres], 0, None)
     ax.errorbar(
-        x, centres, errors, color=color, marker=marker, ms=3.5, lw=1.0, elinewidth=0.8, capsize=1.5, label=label
+        x,
+        centres,
+        errors,
+        color=color,
+        marker=marker,
+        ms=3.5,
+        lw=1.0,
+        elinewidth=0.8,
+        capsize=1.5,
+        label=label,
     )
 
 
@@ -194,10 +206,18 @@ def legend(figure: Figure, columns: int = 4) -> None:
         )
 
 
-def save(figure: Figure, target: str | Path | IO[Any], format: str | None = None) -> None:
+def side_legend(ax: Axes) -> None:
+    """The legend of a panel, to its right."""
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), borderaxespad=0.6)
+
+
+def save(figure: Figure, target: str | Path | BytesIO, format: str | None = None) -> None:
     """The figure in a file or buffer, as pdf, svg or png; the same figure gives the same bytes."""
-    kind = format or Path(cast("str | Path", target)).suffix.removeprefix(".")
+    kind = format or ("png" if isinstance(target, BytesIO) else Path(target).suffix.removeprefix("."))
     # A date would make each file new.
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     with style():
-        figure.savefig(target, format=kind, metadata=metadata)
+        # The layout moves a little each time it is made; once made, it stays.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        figure.savefig(target, format=kind, metadata=metadata, dpi=DPI.get(kind, "figure"))

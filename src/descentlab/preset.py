@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
 
+Number = int | float
 T = TypeVar("T", bound="Settings")
 
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -29,10 +30,10 @@ def parameter(
     default: Any,
     doc: str,
     *,
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
+    low: Number | None = None,
+    high: Number | None = None,
+    above: Number | None = None,
+    below: Number | None = None,
     choices: Iterable[Any] = (),
 ) -> Any:
     """A field of a preset with its meaning and the values it takes (`above`, `below`: exclusive)."""

@@ -185,7 +185,7 @@ def rollout(
             target, began = min(int(grid[done]), step + piece), time.monotonic()
             before, states = states, jax.block_until_ready(system.advance(keys, tasks, states, leaves, step, target))
             for i in np.flatnonzero(~np.asarray(system.sound(states))[: len(seeds)] & (diverged_at < 0)):
-                diverged_at[i] = _first_unsound(system, keys, tasks, before, leaves, step, target, i)
+                diverged_at[i] = _first_unsound(system, keys, tasks, before, leaves, step, target, int(i))
             seconds = time.monotonic() - began
             piece = max(1, min(int(piece * np.clip(PIECE_SECONDS / max(seconds, 1e-6), 0.5, 4)), 2**40))
             step = target

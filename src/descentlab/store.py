@@ -155,7 +155,7 @@ class Store:
             if match is None:
                 continue
             try:
-                with np.load(path) as arrays:
+                with np.load(io.BytesIO(path.read_bytes())) as arrays:
                     return range(int(match[1]), int(match[2])), dict(arrays)
             except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
                 print(f"{path} is damaged ({error}); these seeds start over.", file=sys.stderr)

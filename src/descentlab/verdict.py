@@ -89,7 +89,7 @@ def significance(predicts: Interval, estimate: Estimate) -> float:
     if decides(LEAST_ALPHA):
         return LEAST_ALPHA
     low, high = math.log(LEAST_ALPHA), 0.0
-    while high - low > 1e-9:
+    while high - low > 1e-7:
         middle = (low + high) / 2
         low, high = (low, middle) if decides(math.exp(middle)) else (middle, high)
     return math.exp(high)

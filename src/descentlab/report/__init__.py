@@ -1,6 +1,6 @@
 """The report: verdicts, figures, deviations and provenance of papers on one HTML page.
 
-    write([Section(paper, "quick", preset, seeds, verdicts, runs)], Path("report"))
+write([Section(paper, "quick", preset, seeds, verdicts, runs)], Path("report"))
 """
 
 import inspect
@@ -219,15 +219,19 @@ def _judge_command(section: Section) -> str:
 
 
 def _commands(sections: Iterable[Section]) -> list[str]:
-    """The commands that make everything on the page, a scale each, then the one that only draws."""
-    scales: dict[str, list[str]] = {}
+    """The commands that make everything on the page: a scale's papers at once, a changed preset alone."""
+    scales: dict[tuple[str, int], list[str]] = {}
+    changed = []
     for section in sections:
-        scales.setdefault(section.preset_name, []).append(section.paper.name)
+        if section.preset == section.paper.presets.get(section.preset_name):
+            scales.setdefault((section.preset_name, section.seeds), []).append(section.paper.name)
+        else:
+            changed.append(_judge_command(section))
     whole = [
-        shlex.join(["descentlab", "reproduce", *dict.fromkeys(names), "--scale", scale])
-        for scale, names in scales.items()
+        shlex.join(["descentlab", "reproduce", *dict.fromkeys(papers), "--scale", scale, f"--seeds={seeds}"])
+        for (scale, seeds), papers in scales.items()
     ]
-    return [*whole, "descentlab report"]
+    return [*whole, *changed]
 
 
 def _template() -> jinja2.Template:

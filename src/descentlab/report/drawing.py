@@ -1,27 +1,29 @@
 """Figures and tables of a paper as HTML, each by itself: one that fails says so and costs no other."""
 
 import base64
-import io
 import re
 import sys
+import tempfile
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import xarray as xr
 from markupsafe import Markup, escape
 
 from descentlab.experiment import Run, datasets
 from descentlab.paper import Figure, Paper, Table
+from descentlab.plot import save
 from descentlab.preset import Settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 LARGEST_SVG = 400_000
-DPI = 160
+# Figures are drawn for print, at 9 points; a screen is read from farther away. None gets smaller than drawn.
+ENLARGED = 1.4
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ def drawing(
 ) -> Drawing:
     """A figure or table drawn from its runs; an error becomes part of the result and a line on stderr."""
     try:
+        lacking = [name for name, overrides in figure.runs.items() if preset.replace(overrides) not in runs]
+        if lacking:
+            raise LookupError(f"no data of run {', '.join(lacking)}")
         data = datasets(figure, preset, runs)
         if isinstance(figure, Table):
             header, rows = figure.rows(**data)
@@ -67,20 +72,19 @@ def _drawn(figure: Figure, data: Mapping[str, xr.Dataset], anchor: str) -> Marku
 
 def picture(canvas: "Canvas", caption: str, prefix: str, largest: int = LARGEST_SVG) -> Markup:
     """A matplotlib figure inside the page: SVG while that is small, otherwise PNG."""
-    # Glyphs as paths look the same on every machine; the salt makes the same figure the same text.
-    with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "descentlab"}):
-        vector = io.BytesIO()
-        canvas.savefig(vector, format="svg", bbox_inches="tight")
-        if vector.tell() < largest:
-            return _inline(vector.getvalue().decode(), caption, prefix)
-        raster = io.BytesIO()
-        canvas.savefig(raster, format="png", dpi=DPI, bbox_inches="tight")
-    source = f"data:image/png;base64,{base64.b64encode(raster.getvalue()).decode()}"
-    width = round(96 * canvas.get_size_inches()[0])
-    return Markup('<img style="max-width: {}px" src="{}" alt="{}">').format(width, source, caption)
+    drawn = 96 * canvas.get_size_inches()[0]
+    size = f"min-width: {drawn:.0f}px; max-width: {ENLARGED * drawn:.0f}px"
+    with tempfile.TemporaryDirectory() as folder:
+        vector, raster = Path(folder, "figure.svg"), Path(folder, "figure.png")
+        save(canvas, vector)
+        if vector.stat().st_size < largest:
+            return _inline(vector.read_text(encoding="utf-8"), caption, prefix, size)
+        save(canvas, raster)
+        source = f"data:image/png;base64,{base64.b64encode(raster.read_bytes()).decode()}"
+    return Markup('<img style="{}" src="{}" alt="{}">').format(size, source, caption)
 
 
-def _inline(svg: str, caption: str, prefix: str) -> Markup:
+def _inline(svg: str, caption: str, prefix: str, size: str) -> Markup:
     """The svg element alone, its ids made unique on the page and its style sheet left to the page's own."""
     svg = svg[svg.index("<svg") :]
     for needless in (r"<metadata>.*?</metadata>", r"<!--.*?-->", r"<style\b.*?</style>"):
@@ -90,9 +94,8 @@ def _inline(svg: str, caption: str, prefix: str) -> Markup:
     opening, rest = svg[: svg.index(">") + 1], svg[svg.index(">") + 1 :]
     match = re.search(r'viewBox="([^"]*)"', opening)
     assert match is not None, "matplotlib gives every svg a viewBox"
-    width = round(float(match[1].split()[2]) * 4 / 3)
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'viewBox="{match[1]}" style="max-width: {width}px" role="img" aria-label="{escape(caption)}">'
+        f'viewBox="{match[1]}" style="{size}" role="img" aria-label="{escape(caption)}">'
     )
     return Markup(opening + re.sub(r">\s+<", "><", rest.strip()))

@@ -39,7 +39,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.nn import log_sigmoid, sigmoid, softplus
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, ScalarLike
 
 from descentlab.dynamics import Descent, Dynamics, descent
 from descentlab.numerics import float_dtype
@@ -99,6 +99,8 @@ class Preset(Settings):
 
 
 PRESETS = {
+    # All four stages in two seconds, for tests and a first look.
+    "tiny": Preset(n=8, d=400, m_k=40, m_v=40, n_test=100, steps=1000),
     # About 25 s on two cores with its comparisons, at the size where all four stages show.
     "quick": Preset(),
     # Finer start, a long tail and a large test set. The paper's own sizes are not known.
@@ -164,9 +166,11 @@ def noise(key: Key[Array, ""], p: Preset, count: int) -> tuple[Int[Array, "count
 def full_start(key: Key[Array, ""], p: Preset) -> FullWeights:
     """The Gaussian start, every entry N(0, sigma_0^2)."""
     Q, K, V = jax.random.split(key, 3)
-    shapes = FullWeights((p.m_k, p.d), (p.m_k, p.d), (2, p.m_v, p.d))  # type: ignore[arg-type]
-    draw = [jax.random.normal(k, s, float_dtype(p.precision)) for k, s in zip((Q, K, V), shapes, strict=True)]
-    return FullWeights(*[p.sigma_0 * x for x in draw])
+
+    def draw(key: Key[Array, ""], *shape: int) -> Float[Array, "..."]:
+        return p.sigma_0 * jax.random.normal(key, shape, float_dtype(p.precision))
+
+    return FullWeights(draw(Q, p.m_k, p.d), draw(K, p.m_k, p.d), draw(V, 2, p.m_v, p.d))
 
 
 def dense(support: Int[Array, "c s"], values: Float[Array, "c s"], d: int) -> Float[Array, "c d"]:
@@ -188,7 +192,7 @@ def make_task(key: Key[Array, ""], p: Preset) -> Task:
     w = full_start(start, p)
     if p.start == "aligned":
         toward = p.sigma_0 * zeta.sum(0)
-        w = w._replace(Q=w.Q + toward, K=w.K + toward)
+        w = w._replace(Q=w.Q + toward[None, :], K=w.K + toward[None, :])
     elsewhere = zeta_test.at[:, active].set(0.0, mode="drop")
     v = jnp.mean(w.V[0] - w.V[1], axis=0)
     frozen = Products(w.Q @ elsewhere.T, w.K @ elsewhere.T, elsewhere @ v)
@@ -248,7 +252,7 @@ class Forward(NamedTuple):
         return on_signal * self.alpha + on_noise * self.beta
 
 
-def forward(w: Weights, signal: Float[Array, ""], zeta: Float[Array, "n J"], frozen: Products | None = None) -> Forward:
+def forward(w: Weights, signal: ScalarLike, zeta: Float[Array, "n J"], frozen: Products | None = None) -> Forward:
     """The inner products of the weights with signal and noise; y cancels from the log odds.
 
     z_{i,1} = sum_s q_mu (k_mu - k_xi),   z_{i,2} = sum_s q_xi (k_mu - k_xi).
@@ -285,39 +289,45 @@ def gradient(w: Weights, task: Task, *, balanced: bool = False) -> Weights:
     """
     signal, zeta = task.preset.signal, task.zeta
     x = forward(w, signal, zeta)
-    log_slope = log_sigmoid(-task.u * x.margin) - jnp.log(jnp.asarray(task.u.shape[0], task.u.dtype))
     gap = x.alpha - x.beta
     sign = -task.u * jnp.sign(gap)
+    log_slope = log_sigmoid(-task.u * x.margin) - jnp.log(jnp.asarray(len(task.u), zeta.dtype))
     log_c = log_slope + jnp.log(jnp.abs(gap))
     log_c1 = log_c + log_sigmoid(x.z_1) + log_sigmoid(-x.z_1)
     log_c2 = log_c + log_sigmoid(x.z_2) + log_sigmoid(-x.z_2)
     log_on_signal = log_slope + jnp.logaddexp(log_sigmoid(x.z_1), log_sigmoid(x.z_2))
     log_on_noise = log_slope + jnp.logaddexp(log_sigmoid(-x.z_1), log_sigmoid(-x.z_2))
 
-    top = jnp.maximum(log_c1, log_c2)
-    largest = _largest(jnp.stack([top, log_c2, log_on_noise]), zeta) if balanced else jnp.zeros((3, 1), zeta.dtype)
-    peak = (lambda r: _finite(jnp.max(r))) if balanced else (lambda r: jnp.zeros((), r.dtype))
+    touches = zeta != 0
 
-    def columns(log_size: Float[Array, " n"], scale: Float[Array, " J"]) -> Float[Array, "n J"]:
-        return jnp.exp(jnp.where(zeta != 0, log_size[:, None] - scale, -jnp.inf)) * zeta
+    def coordinates(log_size: Float[Array, " n"], sign: Float[Array, " n"]) -> tuple[Array, Array]:
+        """sign exp(log_size) zeta, and the log of what each column was divided by."""
+        size = jnp.where(touches, log_size[:, None], -jnp.inf)
+        scale = _finite(jnp.max(size, axis=0)) if balanced else jnp.zeros(zeta.shape[1], zeta.dtype)
+        return jnp.exp(size - scale[None, :]) * (sign[:, None] * zeta), scale
 
+    def on_signal(log_size: Float[Array, " n"], sign: Float[Array, " n"]) -> tuple[Array, Array]:
+        """The same for the signal's coordinate, which every sample touches."""
+        scale = _finite(jnp.max(log_size)) if balanced else jnp.zeros((), zeta.dtype)
+        return signal * sign * jnp.exp(log_size - scale), scale
+
+    c1_zeta, scale_1 = coordinates(log_c1, sign)
+    c2_zeta, scale_2 = coordinates(log_c2, sign)
+    c1_mu, peak_1 = on_signal(log_c1, sign)
+    c2_mu, peak_2 = on_signal(log_c2, sign)
+    # Key gradients add both kinds: bring them to the larger scale.
+    scale, peak = jnp.maximum(scale_1, scale_2), jnp.maximum(peak_1, peak_2)
     difference = x.k_mu[:, None] - x.k_xi
-    c1, c2 = sign * jnp.exp(log_c1 - peak(top)), sign * jnp.exp(log_c2 - peak(top))
-    q_noise = difference * sign @ columns(log_c2, largest[1])
-    k_noise = jnp.outer(x.q_mu, sign @ columns(log_c1, largest[0])) + (x.q_xi * sign) @ columns(log_c2, largest[0])
+    own = jnp.outer(x.q_mu, jnp.sum(c1_zeta, axis=0) * jnp.exp(scale_1 - scale))
+    other = (x.q_xi @ c2_zeta) * jnp.exp(scale_2 - scale)[None, :]
     return Weights(
-        q_signal=signal * (difference @ (sign * jnp.exp(log_c1 - peak(log_c1)))),
-        q=q_noise,
-        k_signal=signal * (x.q_mu * jnp.sum(c1) + x.q_xi @ c2),
-        k=-k_noise,
-        v_signal=-signal * jnp.sum(task.u * jnp.exp(log_on_signal - peak(log_on_signal))) / task.preset.m_v,
-        v=-(task.u @ columns(log_on_noise, largest[2])) / task.preset.m_v,
+        q_signal=difference @ c1_mu,
+        q=difference @ c2_zeta,
+        k_signal=x.q_mu * (jnp.sum(c1_mu) * jnp.exp(peak_1 - peak)) + x.q_xi @ c2_mu * jnp.exp(peak_2 - peak),
+        k=-(own + other),
+        v_signal=-jnp.sum(on_signal(log_on_signal, task.u)[0]) / task.preset.m_v,
+        v=-jnp.sum(coordinates(log_on_noise, task.u)[0], axis=0) / task.preset.m_v,
     )
-
-
-def _largest(log_sizes: Float[Array, "r n"], zeta: Float[Array, "n J"]) -> Float[Array, "r J"]:
-    """The largest log coefficient among the samples whose noise touches a coordinate."""
-    return _finite(jnp.max(jnp.where(zeta != 0, log_sizes[:, :, None], -jnp.inf), axis=1))
 
 
 def _finite(x: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -365,22 +375,25 @@ def probes(p: Preset) -> dict[str, Probe]:
     def on_test(measure):
         return lambda task, p, state: measure(forward(state.params, p.signal, task.zeta_test, task.frozen))
 
+    def share(true):
+        return jnp.mean(true, dtype=float_dtype(p.precision))
+
     def agree(a, b):
-        return jnp.mean((jnp.sign(a) == jnp.sign(b)).astype(a.dtype))
+        return share(jnp.sign(a) == jnp.sign(b))
 
     def turned(xi, q_mu):
         return agree(xi, jnp.broadcast_to(q_mu[:, None], xi.shape))
 
     def zeros(g: Weights, task: Task):
         touched = jnp.any(task.zeta != 0, axis=0)
-        lost = jnp.mean(((g.q == 0) + (g.k == 0)).astype(g.q.dtype), axis=0) / 2
-        return jnp.sum(jnp.where(touched, lost, 0.0)) / jnp.sum(touched)
+        lost = jnp.mean(jnp.stack([g.q == 0, g.k == 0]), axis=(0, 1), dtype=g.q.dtype)
+        return jnp.mean(lost, where=touched)
 
     neuron, sample, pair = ("neuron",), ("sample",), ("neuron", "sample")
     found = {
         "training_loss": Probe(lambda task, p, state: loss(state.params, task), "L_S, logistic loss of the n samples"),
         "test_loss": Probe(on_test(lambda x: jnp.mean(softplus(-x.margin))), "L_D, logistic loss on fresh samples"),
-        "test_error": Probe(on_test(lambda x: jnp.mean((x.margin <= 0).astype(x.margin.dtype))), "0-1 loss on fresh samples"),
+        "test_error": Probe(on_test(lambda x: share(x.margin <= 0)), "0-1 loss on fresh samples"),
         "value_signal": Probe(on_train(lambda x: x.alpha), "<v, mu>"),
         "value_noise": Probe(on_train(lambda x: x.beta), "<v, y_i xi_i>", sample),
         "query_signal": Probe(on_train(lambda x: x.q_mu), "<w_{Q,s}, mu>", neuron),
@@ -388,7 +401,7 @@ def probes(p: Preset) -> dict[str, Probe]:
         "log_softmax_11": Probe(on_train(lambda x: log_sigmoid(x.z_1)), "log s_{i,11}", sample),
         "log_softmax_21": Probe(on_train(lambda x: log_sigmoid(x.z_2)), "log s_{i,21}", sample),
         "noise_alignment": Probe(on_train(lambda x: agree(x.q_xi, x.k_xi)), "share of (s, i) whose query and key noise agree in sign"),
-        "positive_share": Probe(on_train(lambda x: jnp.mean((x.q_xi > 0).astype(x.beta.dtype))), "share of (s, i) with positive query noise"),
+        "positive_share": Probe(on_train(lambda x: share(x.q_xi > 0)), "share of (s, i) with positive query noise"),
         "key_turned": Probe(on_train(lambda x: turned(x.k_xi, x.q_mu)), "share of (s, i) whose key noise has the sign of the query signal"),
         "query_turned": Probe(on_train(lambda x: turned(x.q_xi, x.q_mu)), "share of (s, i) whose query noise has the sign of the query signal"),
         "signals_oppose": Probe(on_train(lambda x: agree(x.q_mu, -x.k_mu)), "share of neurons with opposite query and key signal"),

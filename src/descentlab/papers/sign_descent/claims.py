@@ -5,6 +5,7 @@ a step says how it is read. `CLAIMS` is in the order of the slides.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -173,16 +174,24 @@ def value_ratio(run: xr.Dataset) -> Estimate:
 # ---------------------------------------------------------------- Adam and GD
 
 
-def slowest_stage_gap(sign: xr.Dataset, near_zero: xr.Dataset, default: xr.Dataset) -> Estimate:
-    """The largest |log(T_Adam / T_SignGD)| over T2, T3, T4 and T_key and over both choices of beta."""
-    reference, gaps = stage_times(sign), []
+def largest_stage_gap(sign: xr.Dataset, near_zero: xr.Dataset, default: xr.Dataset) -> Estimate:
+    """The largest |log(T_Adam / T_SignGD)| over T2, T3, T4 and T_key and over both choices of beta.
+
+    A stage that Adam does not reach counts from the horizon: the gap is at least that.
+    """
+    reference, horizon = stage_times(sign), float(sign["step"][-1])
+    gaps, open_end = [], False
     for adam in (near_zero, default):
-        times = stage_times(adam)
-        for name in ("T2", "T3", "T4", "T_key"):
-            if not np.isfinite([*times[name], *reference[name]]).all():
-                raise Broken(f"{name} is not reached in {int(adam['step'][-1])} steps in every seed.")
-            gaps.append(np.abs(np.log(times[name] / reference[name])))
-    return mean(np.max(gaps, axis=0), range=upto(sign), notes={"median_gap": float(np.median(gaps))})
+        for name, time in stage_times(adam).items():
+            if name not in ("T2", "T3", "T4", "T_key"):
+                continue
+            if not np.isfinite(reference[name]).all():
+                raise Broken(f"SignGD does not reach {name} in {horizon:.0f} steps in every seed.")
+            open_end |= not np.isfinite(time).all()
+            gaps.append(np.abs(np.log(np.minimum(time, horizon) / reference[name])))
+    drift = (0.0, np.inf if open_end else 0.0)
+    notes = {"median_gap": float(np.median(gaps))}
+    return mean(np.max(gaps, axis=0), drift=drift, range=upto(sign), notes=notes)
 
 
 def negative_query_share(adam: xr.Dataset) -> Estimate:
@@ -223,9 +232,11 @@ def test_lead(sign: xr.Dataset, **gd: xr.Dataset) -> Estimate:
 
 
 GD_RUNS = numbered("gd", GD)
+AS_SIGN = {"optimizer": "sign", "eta": 1e-4}
+claim = partial(Claim, presets=("tiny", "quick", "paper"))
 
 CLAIMS = (
-    Claim(
+    claim(
         "value_noise_grows_linearly",
         "Stage I, item 1",
         "Mean value noise <v, y_i xi_i> stabilises into a linear relationship with t: exponent 1 from t = 2 on.",
@@ -235,7 +246,7 @@ CLAIMS = (
         mutants=(Mutant("gradient descent", GD[1.0]),),
         margin="5 % of the exponent: the gain over a decade of time is then right to 12 %.",
     ),
-    Claim(
+    claim(
         "other_products_stay_near_start",
         "Stage I, item 2",
         "At t = 2 query and key products have moved by less than half of their size at the start.",
@@ -245,7 +256,7 @@ CLAIMS = (
         mutants=(Mutant("ten times the step", {"eta": 1e-3}),),
         margin="Below one half, more of a product is start than movement.",
     ),
-    Claim(
+    claim(
         "query_key_noise_align",
         "Stage II, item 1 and Table 1",
         "At t = 10 query and key noise agree in sign for nearly all neurons and samples (slides: 1967 of 2000).",
@@ -255,7 +266,7 @@ CLAIMS = (
         mutants=(FROZEN_ATTENTION,),
         margin="At least 95 %, where chance gives 50 %.",
     ),
-    Claim(
+    claim(
         "alignment_is_balanced",
         "Stage II, item 2",
         "At t = 10 positive and negative query noise are about equal in number in every run.",
@@ -265,7 +276,7 @@ CLAIMS = (
         mutants=(Mutant("a start that knows the noise", {"start": "aligned"}),),
         margin="Within 5 points of one half; 2000 independent signs would stay within 3.",
     ),
-    Claim(
+    claim(
         "majority_vote_sets_signal_signs",
         "Stage III, items 1 and 2, read as the gradient has it",
         "In stage III each neuron's query signal moves with the sign of its key noise summed over samples; its "
@@ -276,7 +287,7 @@ CLAIMS = (
         mutants=(FROZEN_ATTENTION,),
         margin="Nine steps in ten, where chance gives one in two; close votes may flip.",
     ),
-    Claim(
+    claim(
         "majority_vote_as_printed",
         "Stage III, items 1 and 2, as printed",
         "In stage III each neuron's query signal moves with the sign of sum_s <w_{K,s}, y_i xi_i>, a vote over "
@@ -287,7 +298,7 @@ CLAIMS = (
         mutants=(FROZEN_ATTENTION,),
         margin="As for the other reading.",
     ),
-    Claim(
+    claim(
         "query_and_key_signals_oppose",
         "Stage III, item 2",
         "At t = 40 query and key signal of a neuron have opposite signs.",
@@ -297,7 +308,7 @@ CLAIMS = (
         mutants=(FROZEN_ATTENTION,),
         margin="Nine neurons in ten, where chance gives one in two.",
     ),
-    Claim(
+    claim(
         "softmax_stays_half_before_stage_four",
         "Stage IV (softmax), item 1",
         "At t = 40 all softmax outputs are still concentrated at 1/2.",
@@ -307,7 +318,7 @@ CLAIMS = (
         mutants=(Mutant("ten times the step", {"eta": 1e-3}),),
         margin="Between 0.4 and 0.6.",
     ),
-    Claim(
+    claim(
         "noise_softmax_leaves_first",
         "Stage IV (softmax), items 2 and 3",
         "s_21 leaves 1/2 (by 0.1) before s_11 does.",
@@ -316,7 +327,7 @@ CLAIMS = (
         mutants=(Mutant("gradient descent on a strong signal", {"optimizer": "gd", "eta": 0.1, "signal": 3.0}),),
         margin="An order.",
     ),
-    Claim(
+    claim(
         "noise_softmax_decays_exponentially",
         "Stage IV (softmax), item 2",
         "s_21 falls like exp(-ct) rather than like exp(-ct^2), from leaving 1/2 until it is 0.01.",
@@ -330,7 +341,7 @@ CLAIMS = (
         ),
         margin="Model selection: the log-likelihood gained per record.",
     ),
-    Claim(
+    claim(
         "key_noise_turns_before_query_noise",
         "Stage IV (alignment), items 2 to 4",
         "Negative key noise has turned to the sign of the query signal before negative query noise has "
@@ -347,7 +358,7 @@ CLAIMS = (
         ),
         margin="An order.",
     ),
-    Claim(
+    claim(
         "training_loss_decays_exponentially",
         "Theorem, training loss",
         "The training loss is exp(-c t^p) with p = 1, so that T = O(log 1/eps).",
@@ -357,7 +368,7 @@ CLAIMS = (
         mutants=(Mutant("gradient descent", GD[1.0]),),
         margin="One tenth, a third of the way to the next plausible law.",
     ),
-    Claim(
+    claim(
         "test_loss_stays_constant",
         "Theorem, test loss",
         "The test loss is of constant order however small the training loss gets: L_D ~ L_S^p with p = 0.",
@@ -367,7 +378,7 @@ CLAIMS = (
         mutants=(Mutant("gradient descent on a strong signal", {"optimizer": "gd", "eta": 0.1, "signal": 3.0}),),
         margin="One tenth of what proportional losses would give.",
     ),
-    Claim(
+    claim(
         "value_memorises_noise",
         "Theorem, noise memorisation of value",
         "At the end the value signal is small against the value noise: |<v, mu>| / mean_i <v, y_i xi_i>.",
@@ -377,7 +388,7 @@ CLAIMS = (
         mutants=(Mutant("a signal above the noise", {"signal": 10.0}),),
         margin="A tenth; both grow at the same rate, so the ratio is what o(1) can mean at fixed size.",
     ),
-    Claim(
+    claim(
         "attention_goes_to_noise",
         "Theorem, noise memorisation of query and key",
         "At the end both queries attend to the noise patch: s_11 and s_21 are o(1).",
@@ -387,18 +398,18 @@ CLAIMS = (
         mutants=(FROZEN_ATTENTION,),
         margin="A tenth of the start, 1/2.",
     ),
-    Claim(
+    claim(
         "adam_matches_sign_descent",
         "Adam vs SignGD, similarity",
         "Adam, with betas near 0 and by default, passes the stages within a factor of two of SignGD's times.",
-        slowest_stage_gap,
+        largest_stage_gap,
         Interval(high=float(np.log(2))),
         runs={"sign": SIGN, "near_zero": ADAM_NEAR_ZERO, "default": ADAM},
         assumes=(lasts(1000),),
         mutants=(Mutant("Adam with a tenth of the step", runs={"default": {"eta": 1e-5}}),),
         margin="A factor of two where the stages themselves lie factors of two to four apart.",
     ),
-    Claim(
+    claim(
         "adam_query_noise_stays_negative",
         "Adam vs SignGD, disparity",
         "Under Adam at least a tenth of the query noise keeps the sign opposite to the query signal to the end.",
@@ -409,7 +420,7 @@ CLAIMS = (
         mutants=(Mutant("SignGD instead of Adam", {"optimizer": "sign"}),),
         margin="Half of it has that sign when stage II ends; under SignGD none at the end.",
     ),
-    Claim(
+    claim(
         "adam_loss_curve_differs",
         "Adam vs SignGD, disparity",
         "The training losses of Adam and SignGD come to differ by more than a factor of ten.",
@@ -420,7 +431,7 @@ CLAIMS = (
         mutants=(Mutant("Adam in its sign limit", runs={"adam": ADAM_NEAR_ZERO}),),
         margin="One decade.",
     ),
-    Claim(
+    claim(
         "sign_descent_trains_faster",
         "GD vs SignGD",
         "After the same number of steps SignGD's training loss is below GD's, GD at the best of four steps.",
@@ -431,7 +442,7 @@ CLAIMS = (
         mutants=(Mutant("SignGD with a tenth of the step", runs={"sign": {"eta": 1e-5}}),),
         margin="An order.",
     ),
-    Claim(
+    claim(
         "gd_generalises_better",
         "GD vs SignGD",
         "At the same signal-noise ratio and number of steps GD's test loss is below SignGD's.",
@@ -439,7 +450,7 @@ CLAIMS = (
         Interval(low=0.0),
         runs={"sign": SIGN, **GD_RUNS},
         assumes=(lasts(500),),
-        mutants=(Mutant("roles exchanged", runs={"sign": GD[1.0], **dict.fromkeys(GD_RUNS, SIGN)}),),
+        mutants=(Mutant("roles exchanged", runs={"sign": GD[1.0], **dict.fromkeys(GD_RUNS, AS_SIGN)}),),
         margin="An order.",
     ),
 )

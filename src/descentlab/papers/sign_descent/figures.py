@@ -33,6 +33,7 @@ from descentlab.papers.sign_descent.stages import (
     SLIDES_RATIO,
     fall,
     log_turning_ratio,
+    softmax,
     stage_estimates,
     stage_times,
 )
@@ -49,6 +50,7 @@ from descentlab.plot import (
     legend,
     panels,
     points,
+    side_legend,
     style,
     threads,
     time_marks,
@@ -73,16 +75,11 @@ def rows(series: xr.DataArray) -> np.ndarray:
     return steps.reshape(steps.shape[0], -1).T.astype(float)
 
 
-def softmax(run: xr.Dataset, which: str) -> xr.DataArray:
-    """The softmax outputs s_11 or s_21."""
-    return np.exp(run[f"log_softmax_{which}"])
-
-
 def time_axis(ax: Axes, run: xr.Dataset, scale: str = "linear") -> None:
-    """The axis of steps, over all of the run; a log axis starts at step 1."""
+    """The axis of steps, over all of the run; a log axis starts just before step 1."""
     last = float(run["step"].values[-1])
     ax.set_xscale(scale)
-    ax.set_xlim((1.0, max(last, 2.0)) if scale == "log" else (0.0, last))
+    ax.set_xlim((0.9, max(last, 2.0)) if scale == "log" else (0.0, last))
     ax.set_xlabel("$t$")
 
 
@@ -129,9 +126,9 @@ SLIDES_TABLE_1 = np.array([[486, 1, 0, 25], [244, 4, 9, 250], [223, 10, 4, 221],
 
 
 def sign_contingency(run: xr.Dataset, step: int = 10) -> np.ndarray:
-    """Per seed, the number of pairs (s, i) with each sign pattern at the start and at `step`, (seed, 4, 4)."""
-    part = until(run, step).isel(step=[0, -1])
-    key, query = (part[name].transpose("seed", "step", ...).values <= 0 for name in ("key_noise", "query_noise"))
+    """The number of pairs (s, i) with each sign pattern at the start and at `step`, by seed, (seed, 4, 4)."""
+    part = until(run, step).isel(step=[0, -1]).transpose("seed", "step", ...)
+    key, query = (part[name].values <= 0 for name in ("key_noise", "query_noise"))
     pattern = (2 * key + query).reshape(*key.shape[:2], -1)
     before, after = (pattern[:, i, None, :] == np.arange(4)[:, None] for i in (0, 1))
     return np.einsum("sap,sbp->sab", before.astype(int), after.astype(int))
@@ -141,11 +138,8 @@ def rows_table_1(run: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
     """Sign patterns at the start against those at t = 10: mean over seeds, the first seed, the slides."""
     end = int(until(run, 10)["step"].values[-1])
     counts = sign_contingency(run)
-    sources = {
-        f"mean of {len(counts)} seeds": np.round(counts.mean(0), 1),
-        "first seed": counts[0],
-        "slides": SLIDES_TABLE_1,
-    }
+    sources = {f"mean of {len(counts)} seeds": counts.mean(0)} if len(counts) > 1 else {}
+    sources |= {"first seed": counts[0], "slides": SLIDES_TABLE_1}
     found: list[list[Any]] = []
     for source, table in sources.items():
         full = np.vstack([table, table.sum(0)])
@@ -160,7 +154,7 @@ def rows_table_1(run: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
 def outlook(run: xr.Dataset) -> int:
     """A step by which all stages are over, with room to see what follows; the last one if they are not."""
     last = float(run["step"].values[-1])
-    return int(min(last, 2 * np.median(stage_times(run)["T_query"])))
+    return int(min(last, max(120, 2 * np.median(stage_times(run)["T_query"]))))
 
 
 @style()
@@ -169,7 +163,8 @@ def draw_stages_three_four(run: xr.Dataset) -> Canvas:
     figure, axes = panels(2, 4, NARROW)
     # Which way a neuron's signals go is a coin flip; the sign of its query signal makes neurons alike.
     sign = np.sign(run["query_signal"].isel(step=-1))
-    names = {"query_signal": QUERY_SIGNAL, "key_signal": KEY_SIGNAL, "query_noise": QUERY_NOISE, "key_noise": KEY_NOISE}
+    titles = (QUERY_SIGNAL, KEY_SIGNAL, QUERY_NOISE, KEY_NOISE)
+    names = dict(zip(("query_signal", "key_signal", "query_noise", "key_noise"), titles, strict=True))
     for row, end in enumerate((60, outlook(run))):
         part = until(run, end)
         for ax, (name, title) in zip(axes[row], names.items(), strict=True):
@@ -196,8 +191,8 @@ def draw_stages_three_four(run: xr.Dataset) -> Canvas:
 
 def signed_threads(ax: Axes, steps: np.ndarray, each: np.ndarray, negative: np.ndarray) -> None:
     """Negative trajectories solid, positive ones dotted, as on the slides."""
-    threads(ax, steps, each[negative], VERMILION, most=30)
-    threads(ax, steps, each[~negative], BLUE, most=30, linestyle=":", alpha=0.8)
+    threads(ax, steps, each[negative], VERMILION, most=20)
+    threads(ax, steps, each[~negative], BLUE, most=20, linestyle=":", alpha=0.8)
 
 
 @style()
@@ -207,63 +202,69 @@ def draw_softmax(run: xr.Dataset) -> Canvas:
     left, right = axes[0]
     for which, color in (("11", BLUE), ("21", VERMILION)):
         threads(left, run["step"].values, rows(softmax(run, which)), color, alpha=0.4)
-        band(left, softmax(run, which).mean("sample"), f"$s_{{i,{which}}}$, mean over samples", color)
+        band(left, softmax(run, which).mean("sample"), f"mean of $s_{{i,{which}}}$ over samples", color)
     time_axis(left, run, "log")
     left.set_ylabel("softmax output")
 
-    log_s = run["log_softmax_21"]
-    geometric = log_s.mean("sample")
-    threads(right, run["step"].values, np.exp(rows(log_s)), VERMILION, alpha=0.4)
-    band(right, np.exp(geometric), r"$s_{i,21}$, geometric mean", BLACK)
+    falling = softmax(run, "21").mean("sample")
+    threads(right, run["step"].values, np.exp(rows(run["log_softmax_21"])), VERMILION, alpha=0.4)
+    band(right, falling, "_", VERMILION)
     right.set_yscale("log")
     time_axis(right, run)
-    first, last = (float(np.median(end)) for end in fall(run))
-    steps = run["step"].values.astype(float)
-    inside = (steps >= first) & (steps <= last)
-    if inside.sum() > 2:
-        right.axvspan(first, last, color=GREY, alpha=0.15, lw=0)
-        t = np.linspace(0, 2 * last, 200)
-        y = geometric.mean("seed").values
-        for power, color, style_ in ((1, SKY, "--"), (2, GREEN, "-.")):
-            slope, start = np.polyfit(steps[inside] ** power, y[inside], 1)
-            error = np.sqrt(np.mean((start + slope * steps[inside] ** power - y[inside]) ** 2))
-            law = "$e^{a-ct}$" if power == 1 else "$e^{a-ct^2}$"
-            right.plot(t, np.exp(start + slope * t**power), color=color, ls=style_, label=f"{law}, misfit {error:.2g}")
-        right.set_xlim(0, min(2 * last, steps[-1]))
-        right.set_ylim(1e-8, 2)
     right.set_ylabel("$s_{i,21}$")
-    legend(figure, columns=3)
+    draw_rival_laws(right, falling, *(float(np.median(end)) for end in fall(run)))
+    legend(figure, columns=2)
     return figure
+
+
+def draw_rival_laws(ax: Axes, falling: xr.DataArray, first: float, last: float) -> None:
+    """exp(a - ct) and exp(a - ct^2), fitted to log s_21 between two steps, if the run has them."""
+    steps = falling["step"].values.astype(float)
+    inside = (steps >= first) & (steps <= last)
+    if inside.sum() < 3 or np.isinf(last):
+        return
+    ax.axvspan(first, last, color=GREY, alpha=0.15, lw=0)
+    t, u, log_s = np.linspace(0, 2 * last, 200), steps[inside], np.log(falling.median("seed").values[inside])
+    for power, law, color, line in ((1, "$e^{a-ct}$", BLUE, "--"), (2, "$e^{a-ct^2}$", GREEN, "-.")):
+        slope, start = np.polyfit(u**power, log_s, 1)
+        misfit = np.sqrt(np.mean((start + slope * u**power - log_s) ** 2))
+        label = f"{law}, misfit {misfit:.2g}"
+        ax.plot(t, np.exp(start + slope * t**power), color=color, ls=line, label=label)
+    ax.set_xlim(0, min(2 * last, steps[-1]))
+    ax.set_ylim(1e-6, 1)
 
 
 @style()
 def draw_all_stages(run: xr.Dataset) -> Canvas:
     """What each stage moves, on one time axis, with measured times as lines and the slides' as ticks."""
-    figure, axes = panels(3, 1, (6.0, 1.45), sharex=True)
+    figure, axes = panels(3, 1, (7.0, 1.4), sharex=True)
     first, second, third = axes[:, 0]
     noise, loss = run["value_noise"].mean("sample"), run["training_loss"]
-    band(first, noise / np.abs(noise).max("step"), "mean value noise / its maximum", GREEN)
-    band(first, loss / loss.isel(step=0), "training loss / its start", BLACK)
-    band(second, run["noise_alignment"], "query and key noise agree", BLUE)
-    band(second, run["signals_oppose"], "query and key signals oppose", ORANGE)
-    band(third, softmax(run, "21").mean("sample"), "$s_{21}$, mean over samples", VERMILION)
-    band(third, run["key_turned"], "key noise follows query signal", PURPLE)
-    band(third, run["query_turned"], "query noise follows query signal", SKY)
+    band(first, noise / abs(noise).max("step"), "mean value noise\nover its maximum", GREEN)
+    band(first, loss / loss.isel(step=0), "training loss\nover its start", BLACK)
+    band(second, run["noise_alignment"], "query and key\nnoise agree", BLUE)
+    band(second, run["signals_oppose"], "query and key\nsignals oppose", ORANGE)
+    band(third, softmax(run, "21").mean("sample"), "mean of $s_{i,21}$\nover samples", VERMILION)
+    band(third, run["key_turned"], "key noise has query\nsignal's sign", PURPLE)
+    band(third, run["query_turned"], "query noise has query\nsignal's sign", SKY)
     times = {TIMES[name]: float(np.median(each)) for name, each in stage_times(run).items()}
     for ax in axes[:, 0]:
+        time_marks(ax, times, labels=ax is first)
+        time_axis(ax, run, "log")
+        ax.set_xlabel("")
+        side_legend(ax)
+    first.set_yscale("log")
+    first.set_ylabel("relative size")
+    for ax in (second, third):
         ax.set_ylim(-0.04, 1.04)
         ax.set_yticks([0, 0.5, 1])
-        time_marks(ax, times, labels=ax is first)
-        ax.set_xscale("log")
-    last = float(run["step"].values[-1])
-    time_axis(third, run, "log")
-    third.set_xticks([t for t in SLIDES.values() if t <= last], [f"{t}" for t in SLIDES.values() if t <= last])
-    third.set_xticks([], minor=True)
-    third.set_xlabel("$t$ (ticks: stage times of the slides)")
-    first.set_ylabel("relative")
-    for ax in (second, third):
         ax.set_ylabel("share")
-    legend(figure, columns=3)
+    third.set_ylabel("share or output")
+    ticks = [time for time in SLIDES.values() if time <= run["step"].values[-1]]
+    third.set_xticks(ticks, [str(time) for time in ticks])
+    third.set_xticks([], minor=True)
+    third.set_xlabel("$t$ (ticks: the slides' stage times)")
+    figure.align_ylabels()
     return figure
 
 
@@ -274,9 +275,9 @@ def rows_stage_times(run: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
     for name, estimate in stage_estimates(run).items():
         low, high = estimate.interval()
         reached = times[name]
-        found += [
-            [name, EVENTS[name].words, steps(estimate.value), span(low, high), span(reached.min(), reached.max()), str(SLIDES[name])]
-        ]
+        middle = f"{estimate.value:.3g}" if np.isfinite(estimate.value) else "not reached"
+        measured = [middle, span(low, high), span(reached.min(), reached.max())]
+        found += [[name, EVENTS[name].words, *measured, str(SLIDES[name])]]
     with np.errstate(invalid="ignore"):
         ratios = times["T_query"] / times["T_key"]
     try:
@@ -284,16 +285,11 @@ def rows_stage_times(run: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
         low, high = np.exp(ratio.interval())
         shown = [f"{np.exp(ratio.value):.3g}", span(low, high), span(ratios.min(), ratios.max())]
     except Broken:
-        shown = ["not reached", "", ""]
+        shown = ["not reached", "–", "–"]
     return (
         ["time", "event", "measured", "95 % interval", "range of seeds", "slides"],
         [*found, ["T_query / T_key", "geometric mean", *shown, f"{SLIDES_RATIO:g}"]],
     )
-
-
-def steps(value: float) -> str:
-    """A number of steps in words."""
-    return f"{value:.3g}" if np.isfinite(value) else "not reached"
 
 
 def span(low: float, high: float) -> str:
@@ -310,23 +306,25 @@ def span(low: float, high: float) -> str:
 def draw_adam(sign: xr.Dataset, adam_near_zero: xr.Dataset, adam: xr.Dataset) -> Canvas:
     """SignGD and Adam side by side: s_21, query noise, key noise and training loss."""
     figure, axes = panels(4, 3, (2.2, 1.4), sharex=True, sharey="row")
-    runs = {"SignGD": sign, r"Adam, $\beta_1 = \beta_2 = 0.1$": adam_near_zero, r"Adam, $\beta$ = (0.9, 0.999)": adam}
-    for column, (title, run) in zip(axes.T, runs.items(), strict=True):
-        softmaxes, query, key, loss = column
+    titles = ("SignGD", r"Adam, $\beta$ = (0.1, 0.1)", r"Adam, $\beta$ = (0.9, 0.999)")
+    runs = dict(zip(titles, (sign, adam_near_zero, adam), strict=True))
+    end = outlook(sign)
+    for column, (title, whole) in zip(axes.T, runs.items(), strict=True):
+        run, (softmaxes, query, key, loss) = until(whole, end), column
+        steps = run["step"].values
         softmaxes.set_title(title)
-        threads(softmaxes, run["step"].values, rows(softmax(run, "21")), GREY, alpha=0.5)
-        band(softmaxes, softmax(run, "21").mean("sample"), "mean", BLACK)
-        side = np.sign(run["query_signal"].isel(step=-1))
+        threads(softmaxes, steps, rows(softmax(run, "21")), GREY, alpha=0.5)
+        softmaxes.plot(steps, rows(softmax(run, "21")).mean(0), color=BLACK, label="mean over samples")
+        side = np.sign(whole["query_signal"].isel(step=-1))
         for ax, name in ((query, "query_noise"), (key, "key_noise")):
-            signed_threads(ax, run["step"].values, rows(run[name] * side), rows(until(run, 60)[name] * side)[:, -1] < 0)
+            signed_threads(ax, steps, rows(run[name] * side), rows(until(run, 60)[name] * side)[:, -1] < 0)
             ax.axhline(0, color=GREY, lw=0.4, zorder=0)
-        band(loss, run["training_loss"], "mean", BLACK)
+        band(loss, run["training_loss"], "_", BLACK)
         loss.set_yscale("log")
         time_axis(loss, run)
     for ax, label in zip(axes[:, 0], ("$s_{i,21}$", QUERY_NOISE, KEY_NOISE, "training loss"), strict=True):
         ax.set_ylabel(label)
-    axes[3, 0].set_xlim(0, outlook(sign))
-    figure.align_ylabels(list(axes[:, 0]))
+    figure.align_ylabels()
     key_to_colours(axes[1, 0], "positive noise after stage III", "negative noise after stage III", ":")
     legend(figure)
     return figure
@@ -336,14 +334,20 @@ def draw_adam(sign: xr.Dataset, adam_near_zero: xr.Dataset, adam: xr.Dataset) ->
 def draw_training_loss(sign: xr.Dataset, adam: xr.Dataset, **gd: xr.Dataset) -> Canvas:
     """The training loss of SignGD, Adam and GD, against log t and against t."""
     figure, axes = panels(1, 2, (3.4, 2.4), sharey=True)
-    ends = [np.median(run["training_loss"].isel(step=-1).values) for run in gd.values()]
-    best = int(np.argmin(np.where(np.isfinite(ends), ends, np.inf)))
+    ends = {name: float(np.median(run["training_loss"].isel(step=-1))) for name, run in gd.items()}
+    sound = {name: end for name, end in ends.items() if (gd[name]["diverged_at"] < 0).all()}
+    best = min(sound, key=lambda name: sound[name], default=None)
     for ax, scale in zip(axes[0], ("log", "linear"), strict=True):
-        for i, (eta, run) in enumerate(zip(GD, gd.values(), strict=True)):
-            if i != best:
-                ax.plot(run["step"].values, run["training_loss"].median("seed").values, color=GREY, lw=0.7, label="GD, other steps")
-            else:
+        for eta, (name, run) in zip(GD, gd.items(), strict=True):
+            if name == best:
                 band(ax, run["training_loss"], rf"GD, best step ($\eta$ = {eta:g})", VERMILION)
+            else:
+                band(ax, run["training_loss"], "GD, other steps", GREY, linewidth=0.7)
+                if scale == "linear" and 0 < ends[name] < np.inf:
+                    last = float(run["step"].values[-1])
+                    ax.text(
+                        last, ends[name], rf"$\eta$ = {eta:g}", ha="right", va="top", fontsize=7, color=GREY
+                    )
         band(ax, sign["training_loss"], "SignGD", BLUE)
         band(ax, adam["training_loss"], "Adam", GREEN, linestyle="--")
         ax.set_yscale("log")
@@ -365,13 +369,14 @@ def draw_snr(**runs: xr.Dataset) -> Canvas:
     figure, axes = panels(1, 3, (2.3, 2.2))
     ratios = [signal_noise_ratio(runs[f"sign_{x:g}".replace(".", "_")], x) for x in SIGNALS]
     x = list(SIGNALS) if None in ratios else [r for r in ratios if r is not None]
+    kinds = (("sign", "SignGD", BLUE, "o"), ("adam", "Adam", GREEN, "s"), ("gd", "GD", VERMILION, "^"))
     titles = {"test_loss": "test loss", "test_error": "test error", "training_loss": "training loss"}
     for ax, (name, title) in zip(axes[0], titles.items(), strict=True):
-        for kind, label, color, marker in (("sign", "SignGD", BLUE, "o"), ("adam", "Adam", GREEN, "s"), ("gd", "GD", VERMILION, "^")):
+        for kind, label, color, marker in kinds:
             own = [run for run_name, run in runs.items() if run_name.startswith(f"{kind}_")]
             points(ax, x, [run[name].isel(step=-1).values for run in own], label, color, marker)
         ax.set_title(title)
-        ax.set_xlabel(r"$|\mu|$" if None in ratios else r"$|\mu| / (\sigma_p \sqrt{s})$")
+        ax.set_xlabel(r"$\|\mu\|$" if None in ratios else r"$\|\mu\| \,/\, (\sigma_p \sqrt{s})$")
         if name != "test_error":
             ax.set_yscale("log")
     legend(figure)
@@ -383,8 +388,9 @@ def draw_snr(**runs: xr.Dataset) -> Canvas:
 
 @style()
 def draw_precision(**runs: xr.Dataset) -> Canvas:
-    """Lost signs in the query and key gradient, and the alignment of the query noise, by precision."""
-    figure, axes = panels(1, 2, (3.4, 2.4), sharex=True)
+    """Exact zeros in the gradient, s_21 and the query noise, by precision and form of the gradient."""
+    figure, axes = panels(1, 3, (2.4, 2.2))
+    zeros, softmaxes, turned = axes[0]
     kinds = {
         "plain_32": ("32 bits, autodiff", VERMILION, "-"),
         "stable_32": ("32 bits, stable form", ORANGE, "--"),
@@ -392,96 +398,135 @@ def draw_precision(**runs: xr.Dataset) -> Canvas:
         "stable_64": ("64 bits, stable form", BLACK, "--"),
     }
     for name, (label, color, line) in kinds.items():
-        for ax, probe in zip(axes[0], ("zero_share", "query_turned"), strict=True):
-            band(ax, runs[name][probe], label, color, linestyle=line)
-            time_axis(ax, runs[name], "log")
-            ax.set_ylim(-0.04, 1.04)
-    axes[0, 0].set_ylabel("exact zeros in the gradient (share)")
-    axes[0, 1].set_ylabel("query noise follows query signal (share)")
-    legend(figure)
+        run = runs[name]
+        band(zeros, run["zero_share"], label, color, linestyle=line)
+        band(softmaxes, run["log_softmax_21"].mean("sample") / np.log(10), label, color, linestyle=line)
+        band(turned, run["query_turned"], label, color, linestyle=line)
+        for ax in axes[0]:
+            time_axis(ax, run, "log")
+    for name, color in (("stable_32", VERMILION), ("stable_64", BLUE)):
+        label = kinds[name.replace("stable", "plain")][0] + ", at the weights of the stable form"
+        band(zeros, runs[name]["plain_zero_share"], label, color, linestyle=":")
+    for ax, title in ((zeros, "exact zeros in the gradient"), (turned, "query noise turned")):
+        ax.set_ylim(-0.04, 1.04)
+        ax.set_title(title)
+        ax.set_ylabel("share")
+    for bits in (np.float32, np.float64):
+        softmaxes.axhline(np.log10(np.finfo(bits).epsneg), color=GREY, lw=0.5, zorder=0)
+    softmaxes.set_ylim(max(-40.0, softmaxes.get_ylim()[0]), 1)
+    softmaxes.set_title("$s_{i,21}$, geometric mean")
+    softmaxes.set_ylabel("$\\log_{10} s_{21}$")
+    legend(figure, columns=3)
     return figure
 
 
 FIGURES: tuple[Figure | Table, ...] = (
     Figure(
         "figure_stage_one",
-        "Stage I (t = 0 to 2, above) and stages I and II (t = 0 to 10, below): mean value signal, key and query noise of single "
-        "pairs (s, i), and mean value noise of every sample, one seed. Slides, stages I and II.",
+        "Stage I (t = 0 to 2, above) and stages I and II (t = 0 to 10, below): mean value signal, key and "
+        "query noise of single pairs (s, i), and mean value noise of every sample, one seed. Slides, stages"
+        " I and II.",
         draw_stage_one,
-        claims=("value_noise_grows_linearly", "other_products_stay_near_start", "query_key_noise_align", "alignment_is_balanced"),
+        claims=(
+            "value_noise_grows_linearly",
+            "other_products_stay_near_start",
+            "query_key_noise_align",
+            "alignment_is_balanced",
+        ),
     ),
     Table(
         "table_1",
-        "Pairs (s, i) by the signs of key and query noise at the start (rows) and at t = 10 (columns), here and as Table 1 of the "
-        "paper prints them for 2000 pairs.",
+        "Pairs (s, i) by the signs of key and query noise at the start (rows) and at t = 10 (columns), here"
+        " and as Table 1 of the paper prints them for 2000 pairs.",
         rows_table_1,
         claims=("query_key_noise_align", "alignment_is_balanced"),
     ),
     Figure(
         "figure_stages_three_four",
-        "Query and key signals of single neurons and noises of single pairs (s, i), one seed, each times the sign of its neuron's final "
-        "query signal; noise that is negative after stage III is solid, positive noise dotted. Slides, stages II to IV.",
+        "Query and key signals of single neurons and noises of single pairs (s, i), one seed, each times "
+        "the sign of its neuron's final query signal; noise that is negative after stage III is solid, "
+        "positive noise dotted. Slides, stages II to IV.",
         draw_stages_three_four,
         claims=(
-            "majority_vote_sets_signal_signs", "majority_vote_as_printed", "query_and_key_signals_oppose",
+            "majority_vote_sets_signal_signs",
+            "majority_vote_as_printed",
+            "query_and_key_signals_oppose",
             "key_noise_turns_before_query_noise",
         ),
     ),
     Figure(
         "figure_softmax",
-        "Left: softmax outputs of every sample (thin, one seed) and their mean. Right: s_21 while it falls, with the two rival "
-        "laws fitted in the shaded window; the misfit is the root mean square in log s_21. Slides, stage IV.",
+        "Left: softmax outputs of every sample (thin, one seed) and their mean. Right: s_21 with the two "
+        "rival laws, fitted to its mean in the shaded window, where it falls from 0.4 to 0.01; the misfit "
+        "is the root mean square in log s_21. Slides, stage IV.",
         draw_softmax,
         claims=(
-            "softmax_stays_half_before_stage_four", "noise_softmax_leaves_first", "noise_softmax_decays_exponentially",
+            "softmax_stays_half_before_stage_four",
+            "noise_softmax_leaves_first",
+            "noise_softmax_decays_exponentially",
             "attention_goes_to_noise",
         ),
     ),
     Figure(
         "figure_all_stages",
-        "All stages on one time axis: median over seeds and range of seeds. Dashed lines are the measured stage times (median), "
-        "ticks those of the slides. After Figure 19 of the paper.",
+        "All stages on one time axis: median over seeds and range of seeds. Dashed lines are the measured "
+        "stage times (median), ticks those of the slides. After Figure 19 of the paper.",
         draw_all_stages,
         claims=(
-            "value_noise_grows_linearly", "query_key_noise_align", "query_and_key_signals_oppose", "noise_softmax_leaves_first",
-            "key_noise_turns_before_query_noise", "training_loss_decays_exponentially", "value_memorises_noise",
+            "value_noise_grows_linearly",
+            "query_key_noise_align",
+            "query_and_key_signals_oppose",
+            "noise_softmax_leaves_first",
+            "key_noise_turns_before_query_noise",
+            "training_loss_decays_exponentially",
+            "value_memorises_noise",
         ),
     ),
     Table(
         "table_stage_times",
-        "Stage times as hitting times, median over seeds, beside the slides' numbers, whose sizes are not known; the ratio of the "
-        "last two depends on no unit of time.",
+        "Stage times as hitting times, median over seeds, beside the slides' numbers, whose sizes are not "
+        "known; the ratio of the last two depends on no unit of time.",
         rows_stage_times,
-        claims=("key_noise_turns_before_query_noise", "query_key_noise_align", "query_and_key_signals_oppose"),
+        claims=(
+            "key_noise_turns_before_query_noise",
+            "query_key_noise_align",
+            "query_and_key_signals_oppose",
+        ),
     ),
     Figure(
         "figure_adam",
-        "SignGD and Adam with small and with default betas, one seed: noise-signal softmax outputs, query and key noise of single "
-        "pairs (s, i) times the sign of the query signal, and training loss. Slides, Adam against SignGD.",
+        "SignGD and Adam with small and with default betas, one seed: noise-signal softmax outputs, query "
+        "and key noise of single pairs (s, i) times the sign of the query signal, and training loss. "
+        "Slides, Adam against SignGD.",
         draw_adam,
         runs={"sign": SIGN, "adam_near_zero": ADAM_NEAR_ZERO, "adam": ADAM},
         claims=("adam_matches_sign_descent", "adam_query_noise_stays_negative", "adam_loss_curve_differs"),
     ),
     Figure(
         "figure_training_loss",
-        "Training loss of SignGD, Adam and GD, against log t (left) and t (right, where exponential decay is a line): median over seeds "
-        "and range of seeds. Slides, GD against SignGD.",
+        "Training loss of SignGD, Adam and GD, against log t (left) and t (right, where exponential decay "
+        "is a line): median over seeds and range of seeds. Slides, GD against SignGD.",
         draw_training_loss,
         runs={"sign": SIGN, "adam": ADAM, **numbered("gd", GD)},
-        claims=("sign_descent_trains_faster", "training_loss_decays_exponentially", "adam_loss_curve_differs"),
+        claims=(
+            "sign_descent_trains_faster",
+            "training_loss_decays_exponentially",
+            "adam_loss_curve_differs",
+        ),
     ),
     Figure(
         "figure_snr",
-        "Test loss, test error and training loss at the end of training against the signal-noise ratio, mean over seeds with 95 % "
-        "intervals; GD with step size 1. Slides, GD against SignGD.",
+        "Test loss, test error and training loss at the end of training against the signal-noise ratio, "
+        "mean over seeds with 95 % intervals; GD with step size 1. Slides, GD against SignGD.",
         draw_snr,
         runs={**numbered("sign", SNR_SIGN), **numbered("adam", SNR_ADAM), **numbered("gd", SNR_GD)},
         claims=("gd_generalises_better", "test_loss_stays_constant"),
     ),
     Figure(
         "figure_precision",
-        "Share of exact zeros in the active query and key gradient (left), where SignGD stands still, and share of query noise with the "
-        "sign of the query signal (right), by precision and form of the gradient. Not in the paper.",
+        "SignGD by precision and form of the gradient: exact zeros in the active query and key gradient, "
+        "where a weight stands still, s_21 with the rounding units of both precisions (grey lines), and the"
+        " query noise that has turned. Not in the paper.",
         draw_precision,
         runs=PRECISION,
         claims=("key_noise_turns_before_query_noise",),

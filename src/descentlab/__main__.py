@@ -1,0 +1,5 @@
+"""`python -m descentlab` is the command line."""
+
+from descentlab.cli import main
+
+main()

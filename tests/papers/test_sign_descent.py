@@ -1,0 +1,200 @@
+"""The four twins of sign_descent, its exact reductions, and signs that survive 32 bits."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import stats
+
+from descentlab.papers import sign_descent as sd
+from descentlab.preset import SettingError
+from descentlab.probe import log_spaced
+from descentlab.rollout import System, rollout
+
+SMALL = sd.Preset(n=5, d=40, s=6, m_k=7, m_v=3, sigma_0=0.2, signal=1.3, label_noise=0.3, n_test=50, steps=30)
+KEY = jax.random.key(7)
+ALPHA = 1e-6
+
+
+def full_instance(p: sd.Preset, key=KEY) -> tuple[sd.Task, sd.FullWeights, Any, Any]:
+    """A task, and the same instance in the paper's own coordinates: weights, tokens, labels."""
+    task = sd.make_task(key, p)
+    weights = sd.full_start(jax.random.split(key, 4)[3], p)
+    zeta = jnp.zeros((p.n, p.d + 1)).at[:, task.active].set(task.zeta)[:, : p.d]
+    y = jax.random.rademacher(key, (p.n,), zeta.dtype)
+    signal = jnp.zeros((p.n, p.d)).at[:, 0].set(p.signal * y)
+    return task, weights, jnp.stack([signal, y[:, None] * zeta], axis=1), y * task.u
+
+
+def full_loss(w: sd.FullWeights, X, y):
+    return jnp.mean(jax.nn.softplus(-y * jax.vmap(lambda x: sd.predict(w, x))(X)))
+
+
+def assert_mean(x: np.ndarray, expected: float, alpha: float = ALPHA) -> None:
+    """A z-test on the mean of independent draws."""
+    z = (x.mean() - expected) / (x.std(ddof=1) / np.sqrt(x.size))
+    assert 2 * stats.norm.sf(abs(z)) > alpha, f"mean {x.mean()} against {expected}, z = {z:.1f}"
+
+
+# ---------------------------------------------------------------- twin 1: the sampler
+
+
+def test_samples_have_the_moments_of_the_data_model():
+    task = sd.make_task(KEY, SMALL)
+    X, y = (np.asarray(a) for a in sd.sample(jax.random.key(1), task, 20_000))
+    signal, noise = X[:, 0], X[:, 1]
+    np.testing.assert_array_equal(signal[:, 0], y * SMALL.signal)
+    assert not signal[:, 1:].any()
+    assert not noise[:, 0].any()
+    assert set(np.count_nonzero(noise, axis=1)) == {SMALL.s}
+    assert_mean(y, 0.0)
+    values = noise[noise != 0]
+    assert_mean(values, 0.0)
+    assert_mean(values**2, SMALL.sigma_p**2)
+    hits = np.count_nonzero(noise[:, 1:], axis=0)
+    chance = SMALL.s / (SMALL.d - 1)
+    # Coordinates are drawn without replacement: variance 1 - chance of the independent one.
+    chi2 = ((hits - 20_000 * chance) ** 2).sum() / (20_000 * chance * (1 - chance)) * (SMALL.d - 2) / (SMALL.d - 1)
+    assert stats.chi2.sf(chi2, SMALL.d - 2) > ALPHA
+
+
+# ---------------------------------------------------------------- twin 2: the model
+
+
+def test_predict_is_the_printed_formula():
+    task, w, X, _ = full_instance(SMALL)
+    Q, K, V = (np.asarray(a) for a in w)
+    for x in np.asarray(X):
+        F = {1: 0.0, -1: 0.0}
+        for j, row in ((1, 0), (-1, 1)):
+            for query in range(2):
+                scores = [sum((K @ x[key])[r] * (Q @ x[query])[r] for r in range(SMALL.m_k)) for key in range(2)]
+                weights = np.exp(scores) / np.sum(np.exp(scores))
+                mixed = weights[0] * x[0] + weights[1] * x[1]
+                F[j] += sum(V[row, r] @ mixed for r in range(SMALL.m_v)) / SMALL.m_v
+        np.testing.assert_allclose(sd.predict(w, jnp.asarray(x)), F[1] - F[-1], rtol=1e-12)
+
+
+# ---------------------------------------------------------------- twin 3: reduced against full objective
+
+
+def test_reduced_loss_is_the_full_loss():
+    task, w, X, y = full_instance(SMALL)
+    np.testing.assert_allclose(sd.loss(task.start, task), full_loss(w, X, y), rtol=1e-13)
+
+
+def test_test_loss_sees_the_frozen_coordinates():
+    task, w, _, _ = full_instance(SMALL)
+    test = sd.dense(*sd.noise(jax.random.split(KEY, 4)[2], SMALL, SMALL.n_test), SMALL.d)
+    signal = jnp.zeros((SMALL.n_test, SMALL.d)).at[:, 0].set(SMALL.signal)
+    margins = jax.vmap(lambda x: sd.predict(w, x))(jnp.stack([signal, test], axis=1))
+    ours = sd.forward(task.start, jnp.asarray(SMALL.signal), task.zeta_test, task.frozen).margin
+    np.testing.assert_allclose(ours, margins, rtol=1e-11, atol=1e-14)
+
+
+# ---------------------------------------------------------------- twin 4: gradients
+
+
+def test_closed_gradient_is_the_gradient():
+    task = sd.make_task(KEY, SMALL)
+    ours = sd.gradient(task.start, task)
+    auto = jax.grad(sd.loss)(task.start, task)
+    auto = auto._replace(v_signal=auto.v_signal / SMALL.m_v, v=auto.v / SMALL.m_v)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-16), ours, auto)
+
+
+def test_gradient_vanishes_off_the_supports_and_is_alike_in_all_value_rows():
+    task, w, X, y = full_instance(SMALL)
+    g = jax.grad(full_loss)(w, X, y)
+    frozen = np.setdiff1d(np.arange(1, SMALL.d), np.asarray(task.active))
+    assert frozen.size
+    for block in g:
+        np.testing.assert_array_equal(np.asarray(block)[..., frozen], 0.0)
+    np.testing.assert_allclose(g.V, jnp.broadcast_to(g.V[:1, :1], g.V.shape) * jnp.array([1.0, -1.0])[:, None, None], atol=1e-17)
+
+
+def test_balanced_gradient_has_the_signs_of_the_gradient():
+    task = sd.make_task(KEY, SMALL)
+    plain, balanced = sd.gradient(task.start, task), sd.gradient(task.start, task, balanced=True)
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(jnp.sign(a), jnp.sign(b)), plain, balanced)
+
+
+# ---------------------------------------------------------------- the exact active form
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "eta"), [("sign", 1e-2), ("gd", 0.3), ("adam", 1e-2)], ids=["sign", "gd", "adam"]
+)
+def test_active_coordinates_give_the_full_run(optimizer: str, eta: float):
+    p = SMALL.replace(optimizer=optimizer, eta=eta)
+    task, w, X, y = full_instance(p)
+    rule = {"sign": optax.sign_sgd(eta), "gd": optax.sgd(eta), "adam": optax.adam(eta, p.beta1, p.beta2, p.epsilon)}
+    rule = rule[optimizer]
+    memory, start = rule.init(w), w
+    dynamics = sd.dynamics(task, p)
+    state = dynamics.init(KEY)
+    for t in range(p.steps):
+        state = dynamics.step(jax.random.fold_in(KEY, t), state)
+        with jax.numpy_dtype_promotion("standard"):
+            updates, memory = rule.update(jax.grad(full_loss)(w, X, y), memory, w)
+        w = optax.apply_updates(w, updates)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-10), state.params, sd.reduced(w, task.active))
+    frozen = np.setdiff1d(np.arange(1, p.d), np.asarray(task.active))
+    np.testing.assert_array_equal(np.asarray(w.Q)[:, frozen], np.asarray(start.Q)[:, frozen])
+
+
+# ---------------------------------------------------------------- signs in 32 bits
+
+LATE = sd.PRESETS["tiny"].replace(steps=1800, n_test=10)
+
+
+def late_weights(precision: int) -> tuple[sd.Task, sd.Weights]:
+    """A state far in stage IV, where s_21 is below the smallest 32-bit number, in the given precision."""
+    p = LATE
+    task = sd.make_task(KEY, p)
+    dynamics = sd.dynamics(task, p)
+    state = jax.lax.fori_loop(0, p.steps, lambda t, s: dynamics.step(KEY, s), dynamics.init(KEY))
+    cast = lambda x: x.astype(f"float{precision}") if jnp.issubdtype(x.dtype, jnp.floating) else x  # noqa: E731
+    narrow = p.replace(precision=precision)
+    narrow = jax.tree.map(lambda x: cast(jnp.asarray(x)), narrow)
+    return jax.tree.map(cast, task._replace(preset=narrow)), jax.tree.map(cast, state.params)
+
+
+def test_signs_survive_32_bits_where_autodiff_loses_them():
+    task, w = late_weights(32)
+    wide_task, _ = late_weights(64)
+    wide = jax.tree.map(lambda x: x.astype("float64"), w)
+    z_2 = sd.forward(wide, jnp.asarray(1.0), wide_task.zeta.astype("float32").astype("float64")).z_2
+    assert float(jnp.max(z_2)) < -104, "the state must be beyond the reach of 32 bits"
+    touched = np.asarray(jnp.any(task.zeta != 0, axis=0))
+    exact_task = jax.tree.map(lambda x: x.astype("float64") if jnp.issubdtype(x.dtype, jnp.floating) else x, task)
+    exact = np.sign(np.asarray(sd.gradient(wide, exact_task, balanced=True).q))[:, touched]
+    assert np.all(exact != 0)
+    stable = np.sign(np.asarray(sd.gradient(w, task, balanced=True).q))[:, touched]
+    plain = np.sign(np.asarray(jax.grad(sd.loss)(w, task).q))[:, touched]
+    assert np.mean(stable == exact) > 0.999
+    assert np.mean(plain == 0) > 0.9
+
+
+def test_the_share_of_lost_signs_is_recorded():
+    p = LATE.replace(precision=32, detail=False)
+    system = System(sd.make_task, sd.dynamics, sd.probes, "training_loss")
+    run = rollout(system, p, range(2), log_spaced(p.steps, dense=1, per_decade=4))
+    assert float(run["zero_share"].max()) < 1e-3
+    assert float(run["plain_zero_share"].isel(step=-1).min()) > 0.4
+
+
+# ---------------------------------------------------------------- settings
+
+
+def test_s_must_fit_beside_the_signal():
+    with pytest.raises(SettingError, match=r"s takes a whole number <= d - 1 = 9, got s=10"):
+        sd.Preset(d=10, s=10)
+
+
+def test_snr_is_signal_over_noise_norm():
+    p = sd.Preset(signal=2.0, sigma_p=0.5, s=16)
+    assert p.snr == pytest.approx(1.0)

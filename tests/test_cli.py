@@ -1,0 +1,174 @@
+"""The command line as people script against it, in processes of its own."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from descentlab.store import Store
+
+TINY = ["sign_descent", "tiny"]
+SMALL = ["--set", "n=4", "--set", "d=50", "--set", "s=5", "--set", "m_k=8", "--set", "m_v=8", "--set", "n_test=20"]
+
+
+def descentlab(*words: str, store: Path | None = None, **options) -> subprocess.CompletedProcess[str]:
+    where = ["--store", str(store)] if store else []
+    command = [sys.executable, "-m", "descentlab", *words, *where]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+
+
+def test_papers_lists_what_there_is():
+    done = descentlab("papers", "--json")
+    assert done.returncode == 0, done.stderr
+    [paper] = [p for p in json.loads(done.stdout) if p["paper"] == "sign_descent"]
+    assert {"quick", "paper"} <= set(paper["presets"])
+    assert "value_noise_grows_linearly" in paper["claims"]
+    assert "sign_descent" in descentlab("papers").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", *TINY, "--set", "d=-3"], "d takes a whole number >= 2 and <= 1e+06, got d=-3."),
+        (["run", *TINY, "--set", "nosuch=1"], "nosuch is not a setting; there are n, d, s,"),
+        (["judge", *TINY, "--set", "n=abc"], "n takes a whole number >= 1 and <= 10000, got n=abc."),
+        (["run", *TINY, "--set", "s=400"], "s takes a whole number <= d - 1 = 399, got s=400."),
+        (["run", *TINY, "--set", "optimizer=lion"], "optimizer takes one of sign, adam, gd, got optimizer=lion."),
+        (["run", *TINY, "--steps", "0"], "steps takes a whole number >= 1 and <= 1e+08, got steps=0."),
+        (["run", "nosuch"], "there is no paper nosuch; there are"),
+        (["run", "sign_descent", "nosuch"], "sign_descent has no preset nosuch; there are tiny, quick, paper."),
+        (["judge", *TINY, "--claims", "nosuch"], "sign_descent tiny has no claim nosuch; there are value_noise"),
+        (["judge", *TINY, "--expect", "nosuch.json"], "--expect takes a file written by `judge --json`"),
+        (["run", *TINY, "--seeds", "0"], "0 is not in the range x>=1"),
+        (["reproduce", "--scale", "huge"], "has no preset huge"),
+    ],
+)
+def test_wrong_usage_is_refused_before_anything_runs(words: list[str], message: str, tmp_path: Path):
+    done = descentlab(*words, store=tmp_path / "store")
+    assert done.returncode == 2, done.stderr
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert done.stdout == ""
+    assert not (tmp_path / "store").exists()
+
+
+def test_run_prints_one_json_document(tmp_path: Path):
+    words = ["run", *TINY, *SMALL, "--steps", "30", "--seeds", "3", "--json"]
+    done = descentlab(*words, store=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert list(result) == ["paper", "preset", "settings", "run", "path", "steps", "seeds", "seconds", "final"]
+    assert (result["steps"], result["seeds"], result["settings"]["d"]) == (30, 3, 50)
+    loss = result["final"]["training_loss"]
+    with xr.open_dataset(result["path"]) as data:
+        np.testing.assert_array_equal(data["training_loss"].isel(step=-1), loss["values"])
+    assert loss["mean"] == pytest.approx(np.mean(loss["values"]))
+    # The same run again reads the store; more seeds extend it, and the first ones stay.
+    again = json.loads(descentlab(*words, store=tmp_path).stdout)
+    assert again == result
+    words[words.index("3")] = "5"
+    more = json.loads(descentlab(*words, store=tmp_path).stdout)
+    assert more["run"] == result["run"]
+    assert more["final"]["training_loss"]["values"][:3] == loss["values"]
+    assert len(more["final"]["training_loss"]["values"]) == 5
+
+
+def test_a_diverging_run_is_broken(tmp_path: Path):
+    words = [*TINY, *SMALL, "--set", "optimizer=gd", "--set", "eta=1e300", "--steps", "20", "--seeds", "2"]
+    done = descentlab("run", *words, "--json", store=tmp_path)
+    assert done.returncode == 1
+    assert "BROKEN: seed 0 diverged at step" in done.stderr
+    assert json.loads(done.stdout)["final"]["training_loss"]["mean"] is None
+    judged = descentlab("judge", *words, "--claims", "value_memorises_noise", "--json", store=tmp_path)
+    assert judged.returncode == 1, judged.stderr
+    [claim] = json.loads(judged.stdout)["claims"]
+    assert claim["outcome"] in ("BROKEN", "OUT_OF_REGIME")
+    assert "seed 0 at step" in claim["reason"]
+
+
+def test_judge_prints_every_claim_and_trains_nothing_twice(store: Store):
+    words = ["judge", *TINY, "--seeds", "6", "--json"]
+    done = descentlab(*words, store=store.path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert len(result["claims"]) >= 20
+    needed = "claim cite statement outcome value low high predicts seeds unmet range runs level".split()
+    for claim in result["claims"]:
+        assert set(needed) <= set(claim)
+        assert all(run in store.ids() for run in claim["runs"])
+    before = {path: path.stat().st_mtime_ns for path in store.path.rglob("*.nc")}
+    expect = store.path / "expected.json"
+    expect.write_text(done.stdout)
+    again = descentlab("judge", *TINY, "--seeds", "6", "--expect", str(expect), "--claims", "value_memorises_noise", "--json", store=store.path)
+    assert again.returncode == 0, again.stderr
+    [claim] = json.loads(again.stdout)["claims"]
+    assert claim == next(c for c in result["claims"] if c["claim"] == "value_memorises_noise")
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    changed = done.stdout.replace('"SUPPORTED"', '"REFUTED"')
+    expect.write_text(changed)
+    differs = descentlab("judge", *TINY, "--seeds", "6", "--expect", str(expect), store=store.path)
+    assert differs.returncode == 3
+    assert "recorded REFUTED" in differs.stderr
+
+
+def test_short_runs_are_out_of_regime(tmp_path: Path):
+    done = descentlab("judge", *TINY, *SMALL, "--steps", "20", "--seeds", "2", "--json", store=tmp_path)
+    claims = {c["claim"]: c for c in json.loads(done.stdout)["claims"]}
+    assert claims["query_and_key_signals_oppose"]["outcome"] == "OUT_OF_REGIME"
+    assert claims["query_and_key_signals_oppose"]["unmet"] == ["steps >= 40"]
+
+
+def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path):
+    words = ["run", *TINY, "--set", "detail=false", "--steps", "60000", "--seeds", "2", "--json"]
+    whole = json.loads(descentlab(*words, store=tmp_path / "whole").stdout)
+    rng, cut = random.Random(0), tmp_path / "cut"
+    command = [sys.executable, "-m", "descentlab", *words, "--store", str(cut)]
+    resumed, patience = False, rng.uniform(0.0, 0.5)
+    for _ in range(3):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(600):
+            # Wait for a checkpoint, so that there is something to resume, then die at a random moment.
+            if process.poll() is not None or list(cut.glob("*/checkpoint-*.npz")):
+                break
+            time.sleep(0.05)
+        time.sleep(patience)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        resumed = resumed or bool(list(cut.glob("*/checkpoint-*.npz")))
+    assert resumed, "the run was over before it could be killed"
+    done = descentlab(*words, store=cut)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["run"] == whole["run"]
+    with xr.open_dataset(whole["path"]) as a, xr.open_dataset(result["path"]) as b:
+        assert set(a) == set(b)
+        for name in a:
+            assert a[name].values.tobytes() == b[name].values.tobytes(), name
+    assert not list(cut.glob("*/checkpoint-*.npz"))
+
+
+def test_doctor_finds_a_damaged_entry(tmp_path: Path):
+    descentlab("run", *TINY, *SMALL, "--steps", "5", "--seeds", "1", store=tmp_path)
+    healthy = descentlab("doctor", store=tmp_path)
+    assert healthy.returncode == 0, healthy.stderr
+    assert "compiled programs agree with NumPy" in healthy.stdout
+    [data] = tmp_path.glob("*/*.nc")
+    os.truncate(data, 1000)
+    ill = descentlab("doctor", store=tmp_path)
+    assert ill.returncode == 1
+    assert f"{data.name} is damaged" in ill.stdout
+
+
+def test_a_store_that_cannot_be_written_is_named(tmp_path: Path):
+    (tmp_path / "file").write_text("not a folder")
+    done = descentlab("run", *TINY, *SMALL, "--steps", "5", "--seeds", "1", store=tmp_path / "file" / "store")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "file" in done.stderr

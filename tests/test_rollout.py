@@ -1,0 +1,136 @@
+"""Rollouts on a problem whose every number is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jaxtyping import Array, Float, Key
+
+from descentlab.dynamics import Dynamics, descent
+from descentlab.objective import Objective, empirical
+from descentlab.preset import Settings, parameter, preset
+from descentlab.probe import Probe
+from descentlab.rollout import Checkpoint, Progress, System, rollout
+
+
+@preset
+class Bowl(Settings):
+    """Noisy descent on |w - c|^2 / 2."""
+
+    d: int = parameter(3, "dimension", low=1)
+    eta: float = parameter(0.1, "step size", above=0)
+    noise: float = parameter(0.0, "gradient noise", low=0)
+    steps: int = parameter(20, "steps", low=1)
+    precision: int = parameter(64, "bits", choices=(32, 64))
+
+
+def make_task(key: Key[Array, ""], p: Bowl) -> Float[Array, " d"]:
+    return jax.random.normal(key, (p.d,), f"float{p.precision}")
+
+
+def dynamics(c: Float[Array, " d"], p: Bowl) -> Dynamics:
+    def gradient(w, key):
+        return w - c + p.noise * jax.random.normal(key, w.shape, w.dtype)
+
+    objective = Objective(lambda w, key: jnp.sum((w - c) ** 2) / 2, gradient)
+    return descent(lambda key: jnp.zeros_like(c), objective, optax.sgd(p.eta))
+
+
+def probes(p: Bowl) -> dict[str, Probe]:
+    return {
+        "loss": Probe(lambda c, p, state: jnp.sum((state.params - c) ** 2) / 2, "the loss"),
+        "error": Probe(lambda c, p, state: state.params - c, "w - c", ("coordinate",)),
+    }
+
+
+BOWL = System(make_task, dynamics, probes, "loss")
+STEPS = np.array([0, 1, 5, 20])
+
+
+def same(a, b) -> None:
+    assert set(a) == set(b)
+    for name in a:
+        np.testing.assert_array_equal(a[name].values, b[name].values, err_msg=str(name))
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 5])
+def test_descent_on_a_bowl_shrinks_by_its_factor(seeds: int):
+    run = rollout(BOWL, Bowl(), range(seeds), STEPS)
+    assert run["error"].dims == ("seed", "step", "coordinate")
+    expected = run["error"].isel(step=0).values[:, None] * 0.9 ** STEPS[None, :, None]
+    np.testing.assert_allclose(run["error"], expected, rtol=1e-12)
+    np.testing.assert_array_equal(run["step"], STEPS)
+    np.testing.assert_array_equal(run["diverged_at"], np.full(seeds, -1))
+
+
+def test_seeds_are_their_own_whatever_runs_beside_them():
+    p = Bowl(noise=0.3)
+    together = rollout(BOWL, p, range(6), STEPS)
+    for seed in (0, 4):
+        alone = rollout(BOWL, p, range(seed, seed + 1), STEPS)
+        # A batch of seeds may be rounded differently from one alone, by a few units in the last place.
+        np.testing.assert_allclose(together["error"].sel(seed=[seed]), alone["error"], rtol=1e-13)
+    assert len({float(x) for x in together["loss"].isel(step=-1)}) == 6
+
+
+def test_a_run_cut_anywhere_equals_the_uncut_one_bit_for_bit(monkeypatch: pytest.MonkeyPatch):
+    p = Bowl(noise=0.3)
+    whole = rollout(BOWL, p, range(3), STEPS)
+    kept: list[Checkpoint] = []
+    rollout(BOWL, p, range(3), STEPS, keep=kept.append, keep_every=-1.0)
+    assert [c.step for c in kept] == [0, 1, 5]
+    for checkpoint in kept:
+        through_disk = Checkpoint.from_arrays(checkpoint.arrays())
+        same(whole, rollout(BOWL, p, range(3), STEPS, resume=through_disk))
+    monkeypatch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)
+    same(whole, rollout(BOWL, p, range(3), STEPS))
+
+
+def test_precision_is_the_presets():
+    for precision in (32, 64):
+        run = rollout(BOWL, Bowl(precision=precision), range(2), STEPS)
+        assert run["error"].dtype == f"float{precision}"
+        assert run["final_params"].dtype == f"float{precision}"
+
+
+def test_a_run_that_overflows_is_marked_with_its_step():
+    run = rollout(BOWL, Bowl(eta=1e12, precision=32), range(2), np.array([0, 2, 20]))
+    # |w - c| grows by 1e12 a step and passes 3.4e38 in the fourth.
+    np.testing.assert_array_equal(run["diverged_at"], [2, 2])
+    only_at_end = rollout(BOWL, Bowl(eta=1e12, precision=32), range(2), np.array([0, 20]))
+    np.testing.assert_array_equal(only_at_end["diverged_at"], [4, 4])
+
+
+def test_one_bad_seed_does_not_stop_the_others():
+    def poisoned(c, p):
+        inner = dynamics(c, p)
+
+        def step(key, state):
+            state = inner.step(key, state)
+            bad = (c[0] > 0) & (jnp.abs(state.params[0] - c[0]) < 0.5 * jnp.abs(c[0]))
+            return state._replace(params=jnp.where(bad, jnp.nan, state.params))
+
+        return Dynamics(inner.init, step)
+
+    run = rollout(System(make_task, poisoned, probes, "loss"), Bowl(), range(8), STEPS)
+    positive = run["error"].isel(step=0, coordinate=0).values < 0
+    assert 0 < positive.sum() < 8
+    # 0.9^t < 1/2 from t = 7 on.
+    np.testing.assert_array_equal(run["diverged_at"], np.where(positive, 7, -1))
+    assert np.isfinite(run["loss"].values[~positive]).all()
+
+
+def test_whoever_watches_sees_steps_and_losses():
+    seen: list[Progress] = []
+    rollout(BOWL, Bowl(), range(2), STEPS, watch=seen.append)
+    assert seen[-1].step == seen[-1].steps == 20
+    assert [s.step for s in seen] == sorted(s.step for s in seen)
+    assert seen[-1].loss < seen[0].loss
+
+
+def test_empirical_objectives_ignore_the_key():
+    objective = empirical(lambda w: jnp.sum(w**2))
+    w = jnp.arange(3.0)
+    np.testing.assert_array_equal(objective.gradient(w, jax.random.key(0)), 2 * w)
+    assert objective.loss(w, jax.random.key(0)) == objective.loss(w, jax.random.key(1)) == 5.0
