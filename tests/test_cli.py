@@ -47,7 +47,7 @@ def test_papers_lists_what_there_is():
         (["run", "sign_descent", "nosuch"], "sign_descent has no preset nosuch; there are tiny, quick, paper."),
         (["judge", *TINY, "--claims", "nosuch"], "sign_descent tiny has no claim nosuch; there are value_noise"),
         (["judge", *TINY, "--expect", "nosuch.json"], "--expect takes a file written by `judge --json`"),
-        (["run", *TINY, "--seeds", "0"], "0 is not in the range x>=1"),
+        (["run", *TINY, "--seeds", "0"], "seeds takes a whole number >= 1, got seeds=0."),
         (["reproduce", "--scale", "huge"], "has no preset huge"),
     ],
 )
@@ -81,7 +81,7 @@ def test_run_prints_one_json_document(tmp_path: Path):
 
 
 def test_a_diverging_run_is_broken(tmp_path: Path):
-    words = [*TINY, *SMALL, "--set", "optimizer=gd", "--set", "eta=1e300", "--steps", "20", "--seeds", "2"]
+    words = [*TINY, *SMALL, "--set", "sigma_p=1e200", "--steps", "20", "--seeds", "2"]
     done = descentlab("run", *words, "--json", store=tmp_path)
     assert done.returncode == 1
     assert "BROKEN: seed 0 diverged at step" in done.stderr

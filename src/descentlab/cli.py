@@ -30,7 +30,7 @@ app = typer.Typer(
 PaperName = Annotated[str, typer.Argument(metavar="PAPER", help="A paper; `descentlab papers` lists them.")]
 PresetName = Annotated[str, typer.Argument(metavar="[PRESET]", help="A preset of the paper.")]
 Set = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Another value for a field of the preset.")]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many seeds.")]
+Seeds = Annotated[int, typer.Option("--seeds", metavar="N", help="How many seeds.")]
 Steps = Annotated[int | None, typer.Option("--steps", help="The horizon; short for --set steps=T.")]
 StoreDir = Annotated[Path | None, typer.Option("--store", help="The store [default: $DESCENTLAB_STORE, else ./store].")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -93,7 +93,7 @@ def run(
     from descentlab import experiment
     from descentlab.store import Store
 
-    found, settings = _chosen(paper, preset, set_, steps)
+    found, settings = _chosen(paper, preset, set_, steps, seeds)
     with _watching() as watcher:
         result = experiment.run(found, settings, seeds, Store(store), watcher)
     last = experiment.final(result.data)
@@ -128,7 +128,7 @@ def judge(
     from descentlab import experiment
     from descentlab.store import Store
 
-    found, settings = _chosen(paper, preset, set_, steps)
+    found, settings = _chosen(paper, preset, set_, steps, seeds)
     wanted = _wanted_claims(found, preset, claims)
     recorded = _expectations(expect) if expect else {}
     with _watching() as watcher:
@@ -199,10 +199,12 @@ def doctor(store: StoreDir = None) -> None:
 # ---------------------------------------------------------------- between the commands
 
 
-def _chosen(name: str, preset: str, set_: list[str], steps: int | None) -> "tuple[Paper, Settings]":
+def _chosen(name: str, preset: str, set_: list[str], steps: int | None, seeds: int) -> "tuple[Paper, Settings]":
     from descentlab import paper
     from descentlab.preset import parse_settings
 
+    if seeds < 1:
+        raise Usage(f"seeds takes a whole number >= 1, got seeds={seeds}.")
     try:
         found = paper.load(name)
         base = found.preset(preset)
@@ -235,7 +237,7 @@ def _sections(names: list[str] | None, scale: str, seeds: int, store: Path | Non
     from descentlab.report import Section
     from descentlab.store import Store
 
-    chosen = [_chosen(name, scale, [], None) for name in names or paper.names()]
+    chosen = [_chosen(name, scale, [], None, seeds) for name in names or paper.names()]
     sections = []
     with _watching() as watcher:
         for found, preset in chosen:

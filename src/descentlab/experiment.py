@@ -148,8 +148,9 @@ def final(data: xr.Dataset) -> dict[str, dict[str, Any]]:
 
     def summary(series: xr.DataArray) -> dict[str, Any]:
         last = series.isel(step=-1).astype(float)
-        values = last.mean([d for d in last.dims if d != "seed"]).values
-        numbers = {"mean": values.mean(), "std": values.std(ddof=1) if values.size > 1 else np.nan}
+        with np.errstate(invalid="ignore"):
+            values = last.mean([d for d in last.dims if d != "seed"]).values
+            numbers = {"mean": values.mean(), "std": values.std(ddof=1) if values.size > 1 else np.nan}
         return {k: _number(v) for k, v in numbers.items()} | {"values": [_number(v) for v in values]}
 
     return {str(name): summary(series) for name, series in data.items() if "step" in series.dims}
