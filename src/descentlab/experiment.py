@@ -72,7 +72,7 @@ def run(
                 "seconds": manifest.get("seconds", 0.0) + seconds,
             }  # fmt: skip
             store.write(name, data, about)
-            manifest = store.manifest(name) or {}
+            data, manifest = store.read(name), store.manifest(name) or {}
     assert data is not None
     return Run(name, preset, store.data_path(name), manifest["seconds"], data.isel(seed=slice(seeds)))
 

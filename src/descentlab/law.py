@@ -97,35 +97,58 @@ def _leads_to(slopes: np.ndarray, sixths: np.ndarray, limits: np.ndarray, lastin
 def stretch(series: xr.DataArray, window: Any = None, log: bool = False) -> Estimate:
     """The p of y = A exp(-c t^p): 1 for exponential decay, 2 for Gaussian, 0 for a power law.
 
-    That is 1 + d log(rate)/d log t for the rate -d log y/dt, here by least squares on
-    log y = a - c (t^p - 1)/p, over the whole window and over its later half in log t. The interval is the
-    hull for the later half and for going on by the difference once more. `log` says that the series is
-    log y already, as it must be where y itself would underflow.
+    The interval is the hull for the later half of the window (in log t) and for going on once more by its
+    difference to the whole.
     """
-    series = trajectories(series)
-    steps, inside = _records(series, window)
-    log_y = series.values[:, inside] if log else _logarithms(series, inside)
-    later = _parts(steps, 2)[1]
-    whole = np.array([_shape(steps, seed) for seed in log_y])
-    late = np.array([_shape(steps[later], seed[later]) for seed in log_y])
-    # A fit at the edge of the search, or of a series that does not fall, bounds nothing.
-    rises = bool(np.any(log_y[:, later[0]] <= log_y[:, -1]))
-    low_edge, high_edge = (rises or np.isclose(late, edge, atol=0.01).any() for edge in STRETCHES)
-    drift = (math.inf if low_edge else 0.0, math.inf if high_edge else 0.0)
+    late, whole, steps = stretches(series, window, log)
+    # A fit at the edge of the search bounds nothing.
+    low_edge, high_edge = (bool(np.isclose(late, edge, atol=0.01).any()) for edge in STRETCHES)
+    rises = bool(np.isnan(late).any())
+    if rises:
+        late, whole = np.zeros_like(late), np.zeros_like(whole)
+    drift = (math.inf if rises or low_edge else 0.0, math.inf if rises or high_edge else 0.0)
     return Estimate(
         value=float(late.mean()),
-        seeds=series.sizes["seed"],
+        seeds=late.size,
         spread=Hull((student(late, drift), student(2 * late - whole))),
         range={"step": (float(steps[0]), float(steps[-1]))},
         notes={"whole": float(whole.mean()), "drift": float((late - whole).mean())},
     )
 
 
+def stretches(
+    series: xr.DataArray, window: Any = None, log: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The p of y = A exp(-c t^p) of each seed in the later half of the window and in all of it, and its steps.
+
+    That is 1 + d log(rate)/d log t for the rate -d log y/dt, here by least squares on
+    log y = a - c (t^p - 1)/p. NaN where a series does not fall. `log` says that the series is log y
+    already, as it must be where y itself would underflow.
+    """
+    series = trajectories(series)
+    steps, inside = _records(series, window)
+    log_y = series.values[:, inside] if log else _logarithms(series, inside)
+    later = _parts(steps, 2)[1]
+    falls = log_y[:, later[0]] > log_y[:, -1]
+    whole = np.array([_shape(steps, seed) for seed in log_y])
+    late = np.array([_shape(steps[later], seed[later]) for seed in log_y])
+    return np.where(falls, late, np.nan), whole, steps
+
+
 def rivals(series: xr.DataArray, law: str, rival: str, window: Any = None, log: bool = False) -> Estimate:
-    """½ log(RSS of the rival / RSS of the law), fitted to log y: positive favours the law.
+    """The mean over seeds of `preference`; the order "the law fits better" predicts [0, inf)."""
+    scores = preference(series, law, rival, window, log)
+    low, high = _window(series["step"].values.astype(float), window)
+    return mean(scores, range={"step": (np.min(low), np.max(high))})
+
+
+def preference(
+    series: xr.DataArray, law: str, rival: str, window: Any = None, log: bool = False
+) -> np.ndarray:
+    """½ log(RSS of the rival / RSS of the law) of each seed, fitted to log y: positive favours the law.
 
     That is the difference of Gaussian log-likelihoods per record; both laws have two parameters. `window`
-    is (low, high), each a step or one step per seed. The order "law fits better" predicts [0, inf).
+    is (low, high), each a step or one step per seed.
     """
     for name in (law, rival):
         if name not in LAWS:
@@ -133,7 +156,7 @@ def rivals(series: xr.DataArray, law: str, rival: str, window: Any = None, log: 
     series, steps = trajectories(series), series["step"].values.astype(float)
     lows, highs = (np.broadcast_to(end, series.sizes["seed"]) for end in _window(steps, window))
     after = max(LAWS[law][2], LAWS[rival][2])
-    squares = []
+    scores = []
     for seed, (low, high) in enumerate(zip(lows, highs, strict=True)):
         inside = (steps >= low) & (steps <= high) & (steps > after)
         if inside.sum() < FEWEST_RECORDS:
@@ -143,14 +166,12 @@ def rivals(series: xr.DataArray, law: str, rival: str, window: Any = None, log: 
             )
         one = series.isel(seed=[seed])
         log_y = one.values[0, inside] if log else _logarithms(one, inside)[0]
-        squares.append([_misfit(g(steps[inside]), log_y - offset(steps[inside])) for g, offset, _ in
-                        (LAWS[law], LAWS[rival])])  # fmt: skip
-    own, other = np.array(squares).T
-    return mean(
-        0.5 * np.log(other / own),
-        range={"step": (np.min(lows), np.max(highs))},
-        notes={f"rms_{law}": np.sqrt(own.mean()), f"rms_{rival}": np.sqrt(other.mean())},
-    )
+        own, other = (
+            _misfit(g(steps[inside]), log_y - offset(steps[inside]))
+            for g, offset, _ in (LAWS[law], LAWS[rival])
+        )
+        scores.append(0.5 * np.log(other / own))
+    return np.array(scores)
 
 
 def _window(steps: np.ndarray, window: Any) -> tuple[Any, Any]:

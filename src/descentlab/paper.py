@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # What runs compute with; a change here makes stored runs stale like a change of the paper.
 ENGINE = ("numerics.py", "objective.py", "dynamics.py", "rollout.py")
 # What only reads runs.
-READERS = ("claims.py", "figures.py")
+READERS = ("claims.py", "figures.py", "runs.py", "stages.py")
 
 
 @dataclass(frozen=True)

@@ -74,13 +74,17 @@ class Settings:
         return ()
 
     def replace(self: T, settings: Mapping[str, Any] | None = None, **more: Any) -> T:
-        """This preset with other values in some fields; words such as "1e-3" are read as numbers."""
+        """This preset with other values in some fields.
+
+        Words such as "1e-3" are read as numbers; a function is applied to the field's present value.
+        """
         known = {f.name: f for f in fields(self)}
         changes = {**(settings or {}), **more}
         for name in changes:
             if name not in known:
                 raise SettingError(f"{name} is not a setting; there are {', '.join(known)}.")
-        return dataclasses.replace(self, **{name: parsed(known[name], v) for name, v in changes.items()})
+        values = {name: v(getattr(self, name)) if callable(v) else v for name, v in changes.items()}
+        return dataclasses.replace(self, **{name: parsed(known[name], v) for name, v in values.items()})
 
     def settings(self) -> dict[str, Any]:
         """The fields by name."""

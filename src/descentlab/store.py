@@ -28,8 +28,10 @@ import numpy as np
 import xarray as xr
 from filelock import FileLock, Timeout
 
+import descentlab
+
 FORMAT = 1
-LIBRARIES = ("descentlab", "jax", "jaxlib", "optax", "numpy", "scipy", "xarray")
+LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "scipy", "xarray")
 
 
 class StoreError(RuntimeError):
@@ -55,10 +57,13 @@ def run_id(paper: str, code: str, settings: Mapping[str, Any]) -> str:
 def provenance() -> dict[str, Any]:
     """Versions, machine and time, as they go into a manifest."""
     return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        "versions": {
+            "descentlab": descentlab.__version__, "python": platform.python_version(),
+            **{name: version(name) for name in LIBRARIES},
+        },
         "machine": {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    }  # fmt: skip
 
 
 class Store:

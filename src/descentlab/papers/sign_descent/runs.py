@@ -8,9 +8,12 @@ from typing import Any
 
 Overrides = dict[str, Any]
 
-SIGN: Overrides = {}
-ADAM: Overrides = {"optimizer": "adam", "beta1": 0.9, "beta2": 0.999}
-ADAM_NEAR_ZERO: Overrides = {"optimizer": "adam", "beta1": 0.1, "beta2": 0.1}
+SIGN: Overrides = {"detail": True}
+ADAM: Overrides = {"optimizer": "adam", "beta1": 0.9, "beta2": 0.999, "detail": True}
+ADAM_NEAR_ZERO: Overrides = {"optimizer": "adam", "beta1": 0.1, "beta2": 0.1, "detail": True}
+
+# What theorems say of late times needs a horizon at which exponents have settled.
+LONG: Overrides = {"steps": lambda steps: 10 * steps, "detail": False}
 
 # GD's best step is not known beforehand, so the whole grid is run. By step size.
 GD: dict[float, Overrides] = {
@@ -25,10 +28,10 @@ SNR_GD: dict[float, Overrides] = {x: GD[1.0] | {"signal": x} for x in SIGNALS}
 
 # The stable gradient in 64 bits is SIGN itself.
 PRECISION: dict[str, Overrides] = {
-    "plain_32": {"precision": 32, "gradient": "plain"},
-    "stable_32": {"precision": 32},
-    "plain_64": {"gradient": "plain"},
-    "stable_64": SIGN,
+    "plain_32": {"precision": 32, "gradient": "plain", "detail": False},
+    "stable_32": {"precision": 32, "detail": False},
+    "plain_64": {"gradient": "plain", "detail": False},
+    "stable_64": {"detail": False},
 }
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from descentlab.estimate import Estimate, first_step, hitting_time, log_ratio
+from descentlab.estimate import Estimate, first_step, hitting_time, log_gap, log_ratio
 
 # Ends of stages I, II, III, of s_21's fall, and of the turns of negative key and query noise.
 SLIDES = {"T1": 2, "T2": 10, "T3": 40, "T4": 150, "T_key": 300, "T_query": 600}
@@ -74,11 +74,8 @@ def stage_estimates(run: xr.Dataset) -> dict[str, Estimate]:
 def log_turning_ratio(run: xr.Dataset) -> Estimate:
     """The mean over seeds of log(T_query / T_key); log 2 by the slides."""
     times, steps = stage_times(run), run["step"].values.astype(float)
-    reached = np.concatenate([times["T_key"], times["T_query"]])
-    reached = reached[np.isfinite(reached) & (reached > 1)]
-    before = steps[np.searchsorted(steps, reached) - 1]
-    resolution = float(np.max(np.log(reached / before), initial=0.0))
-    return log_ratio(times["T_query"], times["T_key"], steps[-1], resolution)
+    hits = np.concatenate([times["T_key"], times["T_query"]])
+    return log_ratio(times["T_query"], times["T_key"], steps[-1], log_gap(hits, steps))
 
 
 def fall(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
