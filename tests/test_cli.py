@@ -16,7 +16,20 @@ import xarray as xr
 from descentlab.store import Store
 
 TINY = ["sign_descent", "tiny"]
-SMALL = ["--set", "n=4", "--set", "d=50", "--set", "s=5", "--set", "m_k=8", "--set", "m_v=8", "--set", "n_test=20"]
+SMALL = [
+    "--set",
+    "n=4",
+    "--set",
+    "d=50",
+    "--set",
+    "s=5",
+    "--set",
+    "m_k=8",
+    "--set",
+    "m_v=8",
+    "--set",
+    "n_test=20",
+]
 
 
 def descentlab(*words: str, store: Path | None = None, **options) -> subprocess.CompletedProcess[str]:
@@ -41,11 +54,20 @@ def test_papers_lists_what_there_is():
         (["run", *TINY, "--set", "nosuch=1"], "nosuch is not a setting; there are n, d, s,"),
         (["judge", *TINY, "--set", "n=abc"], "n takes a whole number >= 1 and <= 10000, got n=abc."),
         (["run", *TINY, "--set", "s=400"], "s takes a whole number <= d - 1 = 399, got s=400."),
-        (["run", *TINY, "--set", "optimizer=lion"], "optimizer takes one of sign, adam, gd, got optimizer=lion."),
+        (
+            ["run", *TINY, "--set", "optimizer=lion"],
+            "optimizer takes one of sign, adam, gd, got optimizer=lion.",
+        ),
         (["run", *TINY, "--steps", "0"], "steps takes a whole number >= 1 and <= 1e+08, got steps=0."),
         (["run", "nosuch"], "there is no paper nosuch; there are"),
-        (["run", "sign_descent", "nosuch"], "sign_descent has no preset nosuch; there are tiny, quick, paper."),
-        (["judge", *TINY, "--claims", "nosuch"], "sign_descent tiny has no claim nosuch; there are value_noise"),
+        (
+            ["run", "sign_descent", "nosuch"],
+            "sign_descent has no preset nosuch; there are tiny, quick, paper.",
+        ),
+        (
+            ["judge", *TINY, "--claims", "nosuch"],
+            "sign_descent tiny has no claim nosuch; there are value_noise",
+        ),
         (["judge", *TINY, "--expect", "nosuch.json"], "--expect takes a file written by `judge --json`"),
         (["run", *TINY, "--seeds", "0"], "seeds takes a whole number >= 1, got seeds=0."),
         (["reproduce", "--scale", "huge"], "has no preset huge"),
@@ -64,7 +86,17 @@ def test_run_prints_one_json_document(tmp_path: Path):
     done = descentlab(*words, store=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert list(result) == ["paper", "preset", "settings", "run", "path", "steps", "seeds", "seconds", "final"]
+    assert list(result) == [
+        "paper",
+        "preset",
+        "settings",
+        "run",
+        "path",
+        "steps",
+        "seeds",
+        "seconds",
+        "final",
+    ]
     assert (result["steps"], result["seeds"], result["settings"]["d"]) == (30, 3, 50)
     loss = result["final"]["training_loss"]
     with xr.open_dataset(result["path"]) as data:
@@ -99,14 +131,26 @@ def test_judge_prints_every_claim_and_trains_nothing_twice(store: Store):
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert len(result["claims"]) >= 20
-    needed = "claim cite statement outcome value low high predicts seeds unmet range runs level".split()
+    needed = {"claim", "cite", "statement", "outcome", "value", "low", "high", "predicts", "seeds", "unmet"}
+    needed |= {"range", "runs", "level"}
     for claim in result["claims"]:
-        assert set(needed) <= set(claim)
+        assert needed <= set(claim)
         assert all(run in store.ids() for run in claim["runs"])
     before = {path: path.stat().st_mtime_ns for path in store.path.rglob("*.nc")}
     expect = store.path / "expected.json"
     expect.write_text(done.stdout)
-    again = descentlab("judge", *TINY, "--seeds", "6", "--expect", str(expect), "--claims", "value_memorises_noise", "--json", store=store.path)
+    again = descentlab(
+        "judge",
+        *TINY,
+        "--seeds",
+        "6",
+        "--expect",
+        str(expect),
+        "--claims",
+        "value_memorises_noise",
+        "--json",
+        store=store.path,
+    )
     assert again.returncode == 0, again.stderr
     [claim] = json.loads(again.stdout)["claims"]
     assert claim == next(c for c in result["claims"] if c["claim"] == "value_memorises_noise")

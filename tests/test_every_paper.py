@@ -97,10 +97,10 @@ def test_figures_draw_from_the_store(p: Paper, figure: Figure | Table, store: St
 def test_same_seed_same_numbers_and_other_numbers_without_compiling(p: Paper):
     preset, records = p.presets["tiny"].replace(steps=3), np.arange(4)
     first = rollout(p.system, preset, range(2), records)
-    compiled = p.system.advance._cache_size()
+    compiled = p.system.advance._cache_size()  # type: ignore[attr-defined]
     again = rollout(p.system, preset, range(2), records)
     for name, series in first.items():
         np.testing.assert_array_equal(series.values, again[name].values, err_msg=str(name))
     number = next(f.name for f in fields(preset) if f.type is float)
     rollout(p.system, preset.replace({number: getattr(preset, number) * 1.01}), range(2), records)
-    assert p.system.advance._cache_size() == compiled
+    assert p.system.advance._cache_size() == compiled  # type: ignore[attr-defined]

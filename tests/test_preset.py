@@ -12,11 +12,11 @@ from descentlab.preset import SettingError, Settings, parameter, parse_settings,
 class Example(Settings):
     """One field of each kind."""
 
-    n: int = parameter(3, "a number", low=1, high=100)
-    eta: float = parameter(0.5, "a step", above=0)
-    kind: str = parameter("a", "a word", choices=("a", "b"))
-    on: bool = parameter(True, "a switch")
-    steps: int = parameter(10, "steps", low=1)
+    n: int = parameter("a number", default=3, low=1, high=100)
+    eta: float = parameter("a step", default=0.5, above=0)
+    kind: str = parameter("a word", default="a", choices=("a", "b"))
+    on: bool = parameter("a switch", default=True)
+    steps: int = parameter("steps", default=10, low=1)
 
     def conflicts(self):
         if self.n > 50 and self.kind == "b":

@@ -31,9 +31,9 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 class Preset(Settings):
     """Few letters."""
 
-    n: int = parameter(20, "training samples")
-    eta: float = parameter(1e-4, "step size")
-    steps: int = parameter(20_000, "training steps")
+    n: int = parameter("training samples", default=20)
+    eta: float = parameter("step size", default=1e-4)
+    steps: int = parameter("training steps", default=20_000)
 
     @property
     def reach(self) -> float:

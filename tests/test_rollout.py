@@ -18,11 +18,11 @@ from descentlab.rollout import Checkpoint, Progress, System, rollout
 class Bowl(Settings):
     """Noisy descent on |w - c|^2 / 2."""
 
-    d: int = parameter(3, "dimension", low=1)
-    eta: float = parameter(0.1, "step size", above=0)
-    noise: float = parameter(0.0, "gradient noise", low=0)
-    steps: int = parameter(20, "steps", low=1)
-    precision: int = parameter(64, "bits", choices=(32, 64))
+    d: int = parameter("dimension", default=3, low=1)
+    eta: float = parameter("step size", default=0.1, above=0)
+    noise: float = parameter("gradient noise", default=0.0, low=0)
+    steps: int = parameter("steps", default=20, low=1)
+    precision: int = parameter("bits", default=64, choices=(32, 64))
 
 
 def make_task(key: Key[Array, ""], p: Bowl) -> Float[Array, " d"]:

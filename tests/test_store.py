@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from descentlab.store import Store, StoreError, replace, run_id
 
 RUN = "paper-0123456789abcdef"
-values = st.one_of(st.integers(-10, 10), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=3), st.booleans())
+values = st.one_of(
+    st.integers(-10, 10), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=3), st.booleans()
+)
 
 
 def trajectory(seeds: int) -> xr.Dataset:
@@ -74,12 +76,17 @@ def flip(path: Path) -> None:
     ("damage", "message"),
     [
         (lambda f: flip(f / "seeds-2.nc"), r"seeds-2\.nc is damaged: its checksum is wrong"),
-        (lambda f: (f / "seeds-2.nc").write_bytes((f / "seeds-2.nc").read_bytes()[:-100]), r"seeds-2\.nc is damaged"),
+        (
+            lambda f: (f / "seeds-2.nc").write_bytes((f / "seeds-2.nc").read_bytes()[:-100]),
+            r"seeds-2\.nc is damaged",
+        ),
         (lambda f: (f / "seeds-2.nc").unlink(), r"seeds-2\.nc is missing"),
         (lambda f: (f / "run.json").write_text("{"), r"run\.json is damaged"),
         (lambda f: (f / "run.json").write_text("[]"), r"run\.json is foreign"),
         (
-            lambda f: (f / "run.json").write_text(json.dumps(json.loads((f / "run.json").read_text()) | {"run": "x"})),
+            lambda f: (f / "run.json").write_text(
+                json.dumps(json.loads((f / "run.json").read_text()) | {"run": "x"})
+            ),
             r"run\.json is foreign",
         ),
     ],

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from descentlab.paper import load as load
     from descentlab.probe import Probe as Probe
     from descentlab.probe import log_spaced as log_spaced
-    from descentlab.rollout import System as System
     from descentlab.rollout import rollout as rollout
     from descentlab.store import Store as Store
+    from descentlab.system import System as System
 
 _HOME = {
     "Assumption": "claim",
@@ -51,7 +51,7 @@ _HOME = {
     "load": "paper",
     "Probe": "probe",
     "log_spaced": "probe",
-    "System": "rollout",
+    "System": "system",
     "rollout": "rollout",
     "Store": "store",
 }

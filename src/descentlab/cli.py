@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from descentlab.claim import Verdict
     from descentlab.paper import Paper
     from descentlab.preset import Settings
 
@@ -29,10 +28,14 @@ app = typer.Typer(
 
 PaperName = Annotated[str, typer.Argument(metavar="PAPER", help="A paper; `descentlab papers` lists them.")]
 PresetName = Annotated[str, typer.Argument(metavar="[PRESET]", help="A preset of the paper.")]
-Set = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Another value for a field of the preset.")]
+Set = Annotated[
+    list[str], typer.Option("--set", metavar="NAME=VALUE", help="Another value for a field of the preset.")
+]
 Seeds = Annotated[int, typer.Option("--seeds", metavar="N", help="How many seeds.")]
 Steps = Annotated[int | None, typer.Option("--steps", help="The horizon; short for --set steps=T.")]
-StoreDir = Annotated[Path | None, typer.Option("--store", help="The store [default: $DESCENTLAB_STORE, else ./store].")]
+StoreDir = Annotated[
+    Path | None, typer.Option("--store", help="The store [default: $DESCENTLAB_STORE, else ./store].")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
@@ -92,9 +95,10 @@ def run(
     """Trains one preset on some seeds and stores the trajectory."""
     from descentlab import experiment
     from descentlab.store import Store
+    from descentlab.terminal import Bars, short
 
     found, settings = _chosen(paper, preset, set_, steps, seeds)
-    with _watching() as watcher:
+    with Bars() as watcher:
         result = experiment.run(found, settings, seeds, Store(store), watcher)
     last = experiment.final(result.data)
     broken = experiment.diverged(result.data)
@@ -107,7 +111,7 @@ def run(
     else:
         print(f"{result.id}: {seeds} seeds, {result.seconds:.1f} s\n{result.path}")
         for name, summary in last.items():
-            print(f"  {name:24s} {_short(summary['mean'])} ± {_short(summary['std'])}")
+            print(f"  {name:24s} {short(summary['mean'])} ± {short(summary['std'])}")
     if broken:
         _fail("BROKEN: " + "; ".join(broken), 1)
 
@@ -120,18 +124,21 @@ def judge(
     seeds: Seeds = SEEDS,
     steps: Steps = None,
     claims: Annotated[str | None, typer.Option(help="Only these claims, separated by commas.")] = None,
-    expect: Annotated[Path | None, typer.Option(help="A file of `judge --json`; exit 3 where a verdict differs.")] = None,
+    expect: Annotated[
+        Path | None, typer.Option(help="A file of `judge --json`; exit 3 where a verdict differs.")
+    ] = None,
     store: StoreDir = None,
     json_: Json = False,
 ) -> None:
     """Judges a paper's claims: runs what the store lacks, then reads the store alone."""
     from descentlab import experiment
     from descentlab.store import Store
+    from descentlab.terminal import Bars, print_verdicts
 
     found, settings = _chosen(paper, preset, set_, steps, seeds)
     wanted = _wanted_claims(found, preset, claims)
     recorded = _expectations(expect) if expect else {}
-    with _watching() as watcher:
+    with Bars() as watcher:
         verdicts = experiment.judge_paper(found, preset, settings, seeds, Store(store), watcher)
     shown = [v for v in verdicts if v.claim in wanted]
     if json_:
@@ -140,8 +147,12 @@ def judge(
             "claims": [v.as_json() for v in shown],
         })  # fmt: skip
     else:
-        _print_verdicts(shown)
-    differing = [f"{v.claim} is {v.outcome}, recorded {recorded[v.claim]}" for v in shown if recorded.get(v.claim, v.outcome) != v.outcome]
+        print_verdicts(shown)
+    differing = [
+        f"{v.claim} is {v.outcome}, recorded {recorded[v.claim]}"
+        for v in shown
+        if recorded.get(v.claim, v.outcome) != v.outcome
+    ]
     if any(v.outcome == "BROKEN" for v in shown):
         raise typer.Exit(1)
     if differing:
@@ -150,7 +161,9 @@ def judge(
 
 @app.command()
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers [default: all].")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers [default: all].")
+    ] = None,
     scale: Annotated[str, typer.Option(metavar="quick|paper", help="Which preset.")] = "quick",
     seeds: Seeds = SEEDS,
     store: StoreDir = None,
@@ -175,10 +188,10 @@ def report(
 @app.command()
 def doctor(store: StoreDir = None) -> None:
     """Versions, devices, a numerical self-test, and the store's health."""
+    import jax
+
     from descentlab import numerics
     from descentlab.store import Store, provenance
-
-    import jax
 
     numerics.configure()
     for name, version in provenance()["versions"].items():
@@ -199,7 +212,9 @@ def doctor(store: StoreDir = None) -> None:
 # ---------------------------------------------------------------- between the commands
 
 
-def _chosen(name: str, preset: str, set_: list[str], steps: int | None, seeds: int) -> "tuple[Paper, Settings]":
+def _chosen(
+    name: str, preset: str, set_: list[str], steps: int | None, seeds: int
+) -> "tuple[Paper, Settings]":
     from descentlab import paper
     from descentlab.preset import parse_settings
 
@@ -236,10 +251,11 @@ def _sections(names: list[str] | None, scale: str, seeds: int, store: Path | Non
     from descentlab import experiment, paper
     from descentlab.report import Section
     from descentlab.store import Store
+    from descentlab.terminal import Bars
 
     chosen = [_chosen(name, scale, [], None, seeds) for name in names or paper.names()]
     sections = []
-    with _watching() as watcher:
+    with Bars() as watcher:
         for found, preset in chosen:
             claims = [c for c in found.claims if scale in c.presets]
             needs = [*claims, *found.figures]
@@ -252,41 +268,14 @@ def _sections(names: list[str] | None, scale: str, seeds: int, store: Path | Non
 
 def _write_report(sections: list[Any], out: Path) -> None:
     from descentlab.report import write
+    from descentlab.terminal import print_verdicts
 
     for section in sections:
-        _print_verdicts(section.verdicts)
+        print_verdicts(section.verdicts)
     path = write(sections, out)
     print(path.resolve())
     if any(v.outcome == "BROKEN" for section in sections for v in section.verdicts):
         raise typer.Exit(1)
-
-
-def _watching() -> Any:
-    from descentlab.progress import Bars
-
-    return Bars()
-
-
-def _print_verdicts(verdicts: "list[Verdict]") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    colours = {"SUPPORTED": "cyan", "REFUTED": "yellow", "OUT_OF_REGIME": "magenta", "BROKEN": "red"}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column, justify in (("claim", "left"), ("outcome", "left"), ("value", "right"), ("95 % interval", "right"), ("predicts", "right"), ("seeds", "right")):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    for v in verdicts:
-        interval = f"[{_short(v.low)}, {_short(v.high)}]".replace("[", "\\[")
-        outcome = f"[{colours.get(v.outcome, 'default')}]{v.outcome}[/]"
-        table.add_row(v.claim, outcome, _short(v.value), interval, str(v.predicts).replace("[", "\\["), str(v.seeds))
-        if v.reason:
-            table.add_row(f"  {v.reason}", style="dim")
-    console = Console(soft_wrap=True) if sys.stdout.isatty() else Console(width=200, soft_wrap=True)
-    console.print(table)
-
-
-def _short(x: float | None) -> str:
-    return "-" if x is None or x != x else f"{x:.4g}"
 
 
 def _print_json(document: Any) -> None:
@@ -296,5 +285,3 @@ def _print_json(document: Any) -> None:
 def _fail(message: str, code: int) -> None:
     print(message, file=sys.stderr)
     raise SystemExit(code)
-
-

@@ -53,7 +53,12 @@ def identify(paper: Paper, preset: Settings) -> str:
 
 
 def run(
-    paper: Paper, preset: Settings, seeds: int, store: Store, watcher: Watcher | None = None, keep_every: float = 5.0
+    paper: Paper,
+    preset: Settings,
+    seeds: int,
+    store: Store,
+    watcher: Watcher | None = None,
+    keep_every: float = 5.0,
 ) -> Run:
     """The run of a preset with at least so many seeds: from the store, extended or made as needed.
 
@@ -103,17 +108,28 @@ def _block(
 def label(paper: Paper, preset: Settings) -> str:
     """A run in a few words: the paper, and where its preset differs from the default one."""
     base = type(preset)().settings()
-    differs = [f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in preset.settings().items() if v != base[k]]
+    differs = [
+        f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}"
+        for k, v in preset.settings().items()
+        if v != base[k]
+    ]
     return " ".join([paper.name, *differs])
 
 
 def needed(preset: Settings, needs: Iterable[Need]) -> list[Settings]:
     """The distinct presets that claims and figures ask for."""
-    return list(dict.fromkeys(preset.replace(overrides) for need in needs for overrides in need.runs.values()))
+    return list(
+        dict.fromkeys(preset.replace(overrides) for need in needs for overrides in need.runs.values())
+    )
 
 
 def gather(
-    paper: Paper, preset: Settings, needs: Iterable[Need], seeds: int, store: Store, watcher: Watcher | None = None
+    paper: Paper,
+    preset: Settings,
+    needs: Iterable[Need],
+    seeds: int,
+    store: Store,
+    watcher: Watcher | None = None,
 ) -> dict[Settings, Run]:
     """All runs that claims and figures ask for, made where the store lacks them."""
     return {one: run(paper, one, seeds, store, watcher) for one in needed(preset, list(needs))}
@@ -163,6 +179,8 @@ def _number(x: Any) -> float | None:
 def diverged(data: xr.Dataset) -> list[str]:
     """The seeds that diverged, in words."""
     marks = data["diverged_at"]
-    return [f"seed {s} diverged at step {t}" for s, t in zip(marks["seed"].values, marks.values, strict=True) if t >= 0]
-
-
+    return [
+        f"seed {s} diverged at step {t}"
+        for s, t in zip(marks["seed"].values, marks.values, strict=True)
+        if t >= 0
+    ]

@@ -119,7 +119,7 @@ def stretch(series: xr.DataArray, window: Any = None, log: bool = False) -> Esti
 def stretches(
     series: xr.DataArray, window: Any = None, log: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The p of y = A exp(-c t^p) of each seed in the later half of the window and in all of it, and its steps.
+    """The p of y = A exp(-c t^p) of each seed, in the later half of the window and in all; and its steps.
 
     That is 1 + d log(rate)/d log t for the rate -d log y/dt, here by least squares on
     log y = a - c (t^p - 1)/p. NaN where a series does not fall. `log` says that the series is log y

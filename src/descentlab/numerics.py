@@ -5,6 +5,7 @@ package is imported, and `miscompilations` looks for the next such bug by
 comparing small compiled programs with NumPy.
 """
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -73,10 +74,9 @@ def configure() -> None:
     if "JAX_NUM_CPU_DEVICES" not in os.environ and "xla_force_host_platform" not in os.environ.get(
         "XLA_FLAGS", ""
     ):
-        try:
+        # Where the caller's own JAX code ran first, its devices stand.
+        with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", cores())
-        except RuntimeError:
-            pass  # the caller's own JAX code ran first: its devices stand
 
 
 def miscompilations(
@@ -99,7 +99,9 @@ def miscompilations(
                     P = R.astype(np.float64) @ M.T.astype(np.float64)
                     for name, (compiled, expected) in _reductions(jnp, P).items():
                         value = jax.jit(jax.vmap(lambda r, f=compiled, A=M: f(A @ r)))(R)
-                        gap = np.max(np.abs(np.asarray(value, np.float64) - expected) / (1 + np.abs(expected)))
+                        gap = np.max(
+                            np.abs(np.asarray(value, np.float64) - expected) / (1 + np.abs(expected))
+                        )
                         if not gap < tolerance:
                             yield f"{name} of a {n} x {m} product in {np.dtype(dtype).name}: off by {gap:.1e}"
 

@@ -22,12 +22,12 @@ from descentlab.preset import Settings
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-    from descentlab.rollout import System
+    from descentlab.system import System
 
 # What runs compute with; a change here makes stored runs stale like a change of the paper.
-ENGINE = ("numerics.py", "objective.py", "dynamics.py", "rollout.py")
+ENGINE = ("numerics.py", "objective.py", "dynamics.py", "system.py", "rollout.py")
 # What only reads runs.
-READERS = ("claims.py", "figures.py", "runs.py", "stages.py")
+READERS = ("claims.py", "figures.py", "tables.py", "runs.py", "stages.py")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ class Paper:
     module: ModuleType
 
     def __post_init__(self) -> None:
-        needed = "PAPER Preset PRESETS make_task sample predict dynamics probes records CLAIMS FIGURES DEVIATIONS"
+        needed = (
+            "PAPER Preset PRESETS make_task sample predict dynamics probes records CLAIMS FIGURES DEVIATIONS"
+        )
         missing = [what for what in needed.split() if not hasattr(self.module, what)]
         if missing:
             raise TypeError(f"paper {self.name} lacks {', '.join(missing)}.")
@@ -120,7 +122,7 @@ class Paper:
     @cached_property
     def system(self) -> "System":
         """What a rollout needs of the paper."""
-        from descentlab.rollout import System
+        from descentlab.system import System
 
         m = self.module
         return System(m.make_task, m.dynamics, m.probes, m.PAPER.loss)
@@ -139,10 +141,11 @@ def _meaning(path: Path) -> str:
     """A source file as its syntax tree without docstrings."""
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
-            if isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str):
-                node.body = body[1:] or [ast.Pass()]  # type: ignore[attr-defined]
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and ast.get_docstring(node) is not None
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
     return ast.dump(tree)
 
 

@@ -2,8 +2,8 @@
 
     @preset
     class Preset(Settings):
-        n: int = parameter(20, "training samples", low=1)
-        eta: float = parameter(1e-4, "step size", above=0)
+        n: int = parameter("training samples", default=20, low=1)
+        eta: float = parameter("step size", default=1e-4, above=0)
 
 A preset is also a JAX pytree. Real-valued fields and `steps` are its leaves, so a
 compiled program serves every value of them; whole numbers, words and switches
@@ -27,9 +27,9 @@ class SettingError(ValueError):
 
 
 def parameter(
-    default: Any,
     doc: str,
     *,
+    default: Any,
     low: Number | None = None,
     high: Number | None = None,
     above: Number | None = None,
@@ -45,7 +45,7 @@ def allowed(f: dataclasses.Field) -> str:
     """What a field takes, in words.
 
     >>> from dataclasses import make_dataclass
-    >>> allowed(fields(make_dataclass("P", [("n", int, parameter(3, "samples", low=1))]))[0])
+    >>> allowed(fields(make_dataclass("P", [("n", int, parameter("samples", default=3, low=1))]))[0])
     'a whole number >= 1'
     """
     m = f.metadata
@@ -53,7 +53,7 @@ def allowed(f: dataclasses.Field) -> str:
         return "one of " + ", ".join(str(c) for c in m["choices"])
     if f.type is bool:
         return "true or false"
-    kind = {int: "a whole number", float: "a number", str: "a word"}[f.type]  # type: ignore[index]
+    kind = {int: "a whole number", float: "a number", str: "a word"}[f.type]
     signs = {"low": ">=", "above": ">", "high": "<=", "below": "<"}
     bounds = [f"{sign} {m[name]:g}" for name, sign in signs.items() if m.get(name) is not None]
     return " ".join([kind, " and ".join(bounds)]).strip()

@@ -4,118 +4,26 @@ The program advances every seed from step a to step b, both given at run time. S
 records may lie anywhere, work is cut into pieces of about half a second for progress,
 checkpoints and Ctrl-C, and nothing is compiled again between pieces. Noise is keyed by
 the step, hence where a run is cut does not change a single bit of it.
-
-Seeds are spread over the devices; on a device they run one after another, or several
-at once where their states fit the cache together.
 """
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from jax.sharding import Mesh, PartitionSpec
 
 from descentlab import numerics
-from descentlab.dynamics import Dynamics, State
 from descentlab.preset import Settings
-from descentlab.probe import Probe
+from descentlab.system import System as System
+from descentlab.system import filled
 
-numerics.configure()
-
-CACHE_BYTES = 2**18  # seeds whose states share this much run as one batch
 PIECE_SECONDS = 0.5
 DIVERGED = 1e6  # a loss beyond this multiple of its start has diverged
-
-
-@dataclass(frozen=True)
-class System:
-    """What is rolled out: a random task, its dynamics, and what is watched (`loss` names a probe)."""
-
-    make_task: Callable[[Any, Any], Any]
-    dynamics: Callable[[Any, Any], Dynamics]
-    probes: Callable[[Any], Mapping[str, Probe]]
-    loss: str
-
-    def _seed(self, key, preset) -> tuple[Any, State]:
-        task_key, start_key, _ = jax.random.split(key, 3)
-        task = self.make_task(task_key, preset)
-        return task, self.dynamics(task, preset).init(start_key)
-
-    def _advance(self, key, task, state, preset, first, last) -> State:
-        step_key = jax.random.split(key, 3)[2]
-        step = self.dynamics(task, preset).step
-        return jax.lax.fori_loop(first, last, lambda t, s: step(jax.random.fold_in(step_key, t), s), state)
-
-    def _observe(self, task, state, preset) -> dict[str, jax.Array]:
-        def recorded(probe: Probe) -> jax.Array:
-            value = jnp.asarray(probe.measure(task, preset, state))
-            return value.astype(probe.dtype) if probe.dtype else value
-
-        return {name: recorded(probe) for name, probe in self.probes(preset).items()}
-
-    @cached_property
-    def start(self) -> Callable:
-        """(keys, preset) -> (tasks, states), compiled."""
-        return _over_seeds(self._seed, mapped=1)
-
-    @cached_property
-    def advance(self) -> Callable:
-        """(keys, tasks, states, preset, first, last) -> states, compiled."""
-        return _over_seeds(self._advance, mapped=3)
-
-    @cached_property
-    def observe(self) -> Callable:
-        """(tasks, states, preset) -> records, compiled."""
-        return _over_seeds(self._observe, mapped=2)
-
-    @cached_property
-    def sound(self) -> Callable:
-        """(states) -> whether each seed's state is finite, compiled."""
-
-        def finite(state: State) -> jax.Array:
-            leaves = [x for x in jax.tree.leaves(state) if jnp.issubdtype(x.dtype, jnp.inexact)]
-            return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in leaves]))
-
-        return _over_seeds(finite, mapped=1)
-
-
-def _over_seeds(function: Callable, mapped: int) -> Callable:
-    """`function` for all seeds at once: its first `mapped` arguments have a leading axis of seeds.
-
-    One seed after another unless the batch fits the cache: beyond it, batching over
-    seeds turns small cached products into memory traffic and costs up to three times.
-    """
-
-    @jax.jit
-    def compiled(*args):
-        seeds = jax.tree.leaves(args[0])[0].shape[0]
-        mesh = Mesh(np.array(jax.devices()[: min(len(jax.devices()), seeds)]), "seeds")
-        split, whole = PartitionSpec("seeds"), PartitionSpec()
-
-        def here(*args):
-            each, same = args[:mapped], args[mapped:]
-            bytes_each = sum(x.nbytes // x.shape[0] for x in jax.tree.leaves(each) if x.ndim)
-            local = jax.tree.leaves(each)[0].shape[0]
-            batch = max(1, min(local, CACHE_BYTES // max(1, bytes_each)))
-            return jax.lax.map(lambda e: function(*e, *same), each, batch_size=batch if batch > 1 else None)
-
-        specs = (split,) * mapped + (whole,) * (len(args) - mapped)
-        return jax.shard_map(here, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)(*args)
-
-    return compiled
-
-
-def _filled(tree: Any, seeds: int) -> Any:
-    """The leaves with their last seed repeated until the devices share them evenly."""
-    devices = min(len(jax.devices()), seeds)
-    extra = -seeds % devices
-    return jax.tree.map(lambda x: jnp.concatenate([x, *[x[-1:]] * extra]) if extra else x, tree)
 
 
 @dataclass
@@ -147,7 +55,9 @@ class Checkpoint:
     def from_arrays(arrays: Mapping[str, np.ndarray]) -> "Checkpoint":
         """The checkpoint that `arrays` came from."""
         states = [arrays[name] for name in sorted(arrays) if name.startswith("state ")]
-        records = {name.removeprefix("record "): x for name, x in arrays.items() if name.startswith("record ")}
+        records = {
+            name.removeprefix("record "): x for name, x in arrays.items() if name.startswith("record ")
+        }
         return Checkpoint(int(arrays["step"]), states, records, arrays["diverged_at"])
 
 
@@ -175,7 +85,7 @@ def rollout(
     step = 0
     if resume is not None:
         step, diverged_at = resume.step, resume.diverged_at.copy()
-        saved = _filled([jnp.asarray(x) for x in resume.states], len(seeds))
+        saved = filled([jnp.asarray(x) for x in resume.states], len(seeds))
         states = jax.tree.unflatten(jax.tree.structure(states), saved)
         rows = {name: list(values) for name, values in resume.records.items()}
     kept, piece = time.monotonic(), 1
@@ -183,7 +93,10 @@ def rollout(
     while done < len(grid):
         while step < grid[done]:
             target, began = min(int(grid[done]), step + piece), time.monotonic()
-            before, states = states, jax.block_until_ready(system.advance(keys, tasks, states, leaves, step, target))
+            before, states = (
+                states,
+                jax.block_until_ready(system.advance(keys, tasks, states, leaves, step, target)),
+            )
             for i in np.flatnonzero(~np.asarray(system.sound(states))[: len(seeds)] & (diverged_at < 0)):
                 diverged_at[i] = _first_unsound(system, keys, tasks, before, leaves, step, target, int(i))
             seconds = time.monotonic() - began
@@ -212,7 +125,7 @@ def _arguments(preset: Settings, seeds: range) -> tuple[Any, jax.Array]:
     dtype = numerics.float_dtype(preset.precision)  # type: ignore[attr-defined]
     leaves = jax.tree.map(lambda x: jnp.asarray(x, dtype if isinstance(x, float) else None), preset)
     keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(0)))(jnp.arange(seeds.start, seeds.stop))
-    return leaves, _filled(keys, len(seeds))
+    return leaves, filled(keys, len(seeds))
 
 
 def seconds_per_step(system: System, preset: Settings, seeds: int, steps: int = 50) -> float:
@@ -243,7 +156,11 @@ def _dataset(probes, rows, grid, seeds: range, diverged_at, states) -> xr.Datase
     for name, probe in probes.items():
         values = np.stack(rows[name], axis=1)
         data[name] = (("seed", "step", *probe.dims), values, {"description": probe.doc})
-    data["diverged_at"] = ("seed", diverged_at, {"description": "step at which a seed diverged, -1 if it did not"})
+    data["diverged_at"] = (
+        "seed",
+        diverged_at,
+        {"description": "step at which a seed diverged, -1 if it did not"},
+    )
     for path, leaf in jax.tree_util.tree_leaves_with_path(states):
         name = "final_" + jax.tree_util.keystr(path, simple=True, separator="_")
         dims = tuple(f"{name}_{k}" for k in range(leaf.ndim - 1))

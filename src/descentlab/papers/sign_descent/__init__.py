@@ -32,194 +32,31 @@ state. Gradients vanish off the noise supports and coordinate 1, so at most n s 
 move; the others keep their start, which the test loss still sees.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.nn import log_sigmoid, sigmoid, softplus
-from jaxtyping import Array, Float, Int, Key, ScalarLike
+from jax.nn import log_sigmoid, softplus
+from jaxtyping import Array, Float, ScalarLike
 
-from descentlab.dynamics import Descent, Dynamics, descent
+from descentlab.dynamics import Dynamics, descent
 from descentlab.numerics import float_dtype
 from descentlab.objective import empirical
 from descentlab.paper import About, Deviation
 from descentlab.papers.sign_descent.claims import CLAIMS as CLAIMS
 from descentlab.papers.sign_descent.figures import FIGURES as FIGURES
-from descentlab.preset import Settings, parameter, preset
-from descentlab.probe import Probe, log_spaced
-
-# ---------------------------------------------------------------- presets
-
-
-@preset
-class Preset(Settings):
-    """The paper's letters, and its assumptions as switches."""
-
-    n: int = parameter(20, "training samples", low=1, high=10_000)
-    d: int = parameter(2000, "dimension of a token", low=2, high=1_000_000)
-    s: int = parameter(20, "non-zero coordinates of a noise patch", low=1)
-    m_k: int = parameter(100, "rows of W_Q and W_K (neurons)", low=1, high=100_000)
-    m_v: int = parameter(100, "rows of W_{V,1} and of W_{V,-1}", low=1, high=100_000)
-    sigma_p: float = parameter(1.4, "standard deviation of the noise", above=0)
-    sigma_0: float = parameter(2e-3, "standard deviation of the start", low=0)
-    signal: float = parameter(1.0, "signal strength, the norm of mu", low=0)
-    label_noise: float = parameter(0.0, "chance that a training label is flipped", low=0, high=1)
-    start: str = parameter(
-        "gaussian",
-        "Gaussian, or already aligned with the training noise",
-        choices=("gaussian", "aligned"),
-    )
-    optimizer: str = parameter("sign", "SignGD, Adam or gradient descent", choices=("sign", "adam", "gd"))
-    eta: float = parameter(1e-4, "step size", above=0)
-    beta1: float = parameter(0.9, "Adam's beta_1", low=0, below=1)
-    beta2: float = parameter(0.999, "Adam's beta_2", low=0, below=1)
-    epsilon: float = parameter(1e-15, "Adam's epsilon", low=0)
-    train: str = parameter("qkv", "trained blocks: query, key, value", choices=("qkv", "qk", "qv", "kv", "q", "k", "v"))
-    gradient: str = parameter(
-        "stable",
-        "closed form whose signs survive underflow, or the autodiff of the plain loss",
-        choices=("stable", "plain"),
-    )
-    n_test: int = parameter(500, "fresh samples behind the test loss", low=1, high=1_000_000)
-    detail: bool = parameter(True, "record densely, and query and key noise of every neuron and sample")
-    steps: int = parameter(2000, "training steps", low=1, high=100_000_000)
-    precision: int = parameter(64, "bits of a floating-point number", choices=(32, 64))
-
-    def conflicts(self):
-        """s non-zeros must fit beside the signal's coordinate."""
-        if self.s > self.d - 1:
-            yield f"s takes a whole number <= d - 1 = {self.d - 1}, got s={self.s}."
-
-    @property
-    def snr(self) -> float:
-        """The signal-noise ratio |mu| / (sigma_p sqrt(s)): signal norm over typical noise norm."""
-        return self.signal / (self.sigma_p * self.s**0.5)
-
-
-PRESETS = {
-    # All four stages in two seconds, for tests and a first look.
-    "tiny": Preset(n=8, d=400, m_k=40, m_v=40, n_test=100, steps=1000),
-    # The size at which all four stages show, at the slides' steps; a minute or two with all comparisons.
-    "quick": Preset(),
-    # Ten times the horizon and a large test set. The paper's own sizes are not known.
-    "paper": Preset(steps=20_000, n_test=10_000),
-}
-
-
-def records(p: Preset) -> np.ndarray:
-    """Every step of stages I to III, then log-spaced; sparser without `detail`."""
-    return log_spaced(p.steps, dense=40, per_decade=40) if p.detail else log_spaced(p.steps, dense=10, per_decade=15)
-
-
-# ---------------------------------------------------------------- task
-
-
-class Weights(NamedTuple):
-    """Query, key and mean value weights: on the signal's coordinate and on the active noise ones."""
-
-    q_signal: Float[Array, " m_k"]
-    q: Float[Array, "m_k J"]
-    k_signal: Float[Array, " m_k"]
-    k: Float[Array, "m_k J"]
-    v_signal: Float[Array, ""]
-    v: Float[Array, " J"]
-
-
-class Products(NamedTuple):
-    """What frozen coordinates add to the products with test noise: constant along the run."""
-
-    q: Float[Array, "m_k N"]
-    k: Float[Array, "m_k N"]
-    v: Float[Array, " N"]
-
-
-class Task(NamedTuple):
-    """One random instance: training noise, fresh test noise, and the start."""
-
-    preset: Preset
-    active: Int[Array, " J"]
-    zeta: Float[Array, "n J"]
-    u: Float[Array, " n"]
-    zeta_test: Float[Array, "N J"]
-    frozen: Products
-    start: Weights
-
-
-class FullWeights(NamedTuple):
-    """The paper's parameters: W_Q, W_K and W_{V,j}, j = 1, -1."""
-
-    Q: Float[Array, "m_k d"]
-    K: Float[Array, "m_k d"]
-    V: Float[Array, "2 m_v d"]
-
-
-def noise(key: Key[Array, ""], p: Preset, count: int) -> tuple[Int[Array, "count s"], Float[Array, "count s"]]:
-    """Supports and values of noise patches: s random coordinates beside the first, Gaussian there."""
-    where, size = jax.random.split(key)
-    bits = jax.random.bits(where, (count, p.d - 1), jnp.uint32)
-    support = 1 + jax.lax.top_k(bits, p.s)[1]
-    return support, p.sigma_p * jax.random.normal(size, (count, p.s), float_dtype(p.precision))
-
-
-def full_start(key: Key[Array, ""], p: Preset) -> FullWeights:
-    """The Gaussian start, every entry N(0, sigma_0^2)."""
-    Q, K, V = jax.random.split(key, 3)
-
-    def draw(key: Key[Array, ""], *shape: int) -> Float[Array, "..."]:
-        return p.sigma_0 * jax.random.normal(key, shape, float_dtype(p.precision))
-
-    return FullWeights(draw(Q, p.m_k, p.d), draw(K, p.m_k, p.d), draw(V, 2, p.m_v, p.d))
-
-
-def dense(support: Int[Array, "c s"], values: Float[Array, "c s"], d: int) -> Float[Array, "c d"]:
-    """Sparse patches written out."""
-    rows = jnp.arange(support.shape[0])[:, None]
-    return jnp.zeros((support.shape[0], d), values.dtype).at[rows, support].set(values)
-
-
-def make_task(key: Key[Array, ""], p: Preset) -> Task:
-    """A random instance. The label's sign drops out of everything but `zeta`; it is absorbed there."""
-    data, flips, test, start = jax.random.split(key, 4)
-    support, values = noise(data, p, p.n)
-    zeta = dense(support, values, p.d)
-    flipped = jax.random.uniform(flips, (p.n,), zeta.dtype) < p.label_noise
-    u = jnp.where(flipped, -1.0, 1.0).astype(zeta.dtype)
-    # Padding points past the last coordinate; reading there gives zeros.
-    active = jnp.unique(support, size=min(p.n * p.s, p.d - 1), fill_value=p.d)
-    zeta_test = dense(*noise(test, p, p.n_test), p.d)
-    w = full_start(start, p)
-    if p.start == "aligned":
-        toward = p.sigma_0 * zeta.sum(0)
-        w = w._replace(Q=w.Q + toward[None, :], K=w.K + toward[None, :])
-    elsewhere = zeta_test.at[:, active].set(0.0, mode="drop")
-    v = jnp.mean(w.V[0] - w.V[1], axis=0)
-    frozen = Products(w.Q @ elsewhere.T, w.K @ elsewhere.T, elsewhere @ v)
-    return Task(p, active, at(zeta, active), u, at(zeta_test, active), frozen, reduced(w, active))
-
-
-def at(x: Float[Array, "*rows d"], active: Int[Array, " J"]) -> Float[Array, "*rows J"]:
-    """The active coordinates of the last axis."""
-    return jnp.take(x, active, axis=-1, mode="fill", fill_value=0.0)
-
-
-def reduced(w: FullWeights, active: Int[Array, " J"]) -> Weights:
-    """The moving part of the full weights."""
-    v = jnp.mean(w.V[0] - w.V[1], axis=0)
-    return Weights(w.Q[:, 0], at(w.Q, active), w.K[:, 0], at(w.K, active), v[0], at(v, active))
-
-
-def sample(
-    key: Key[Array, ""], task: Task, batch: int
-) -> tuple[Float[Array, "batch 2 d"], Float[Array, " batch"]]:
-    """Fresh samples (X, y) of the data model, tokens as rows."""
-    p = task.preset
-    label, patch = jax.random.split(key)
-    y = jax.random.rademacher(label, (batch,), float_dtype(p.precision))
-    signal = jnp.zeros((batch, p.d), y.dtype).at[:, 0].set(p.signal * y)
-    return jnp.stack([signal, dense(*noise(patch, p, batch), p.d)], axis=1), y
-
+from descentlab.papers.sign_descent.setting import PRESETS as PRESETS
+from descentlab.papers.sign_descent.setting import FullWeights as FullWeights
+from descentlab.papers.sign_descent.setting import Preset as Preset
+from descentlab.papers.sign_descent.setting import Products as Products
+from descentlab.papers.sign_descent.setting import Task as Task
+from descentlab.papers.sign_descent.setting import Weights as Weights
+from descentlab.papers.sign_descent.setting import make_task as make_task
+from descentlab.papers.sign_descent.setting import records as records
+from descentlab.papers.sign_descent.setting import sample as sample
+from descentlab.probe import Probe
 
 # ---------------------------------------------------------------- model
 
@@ -247,16 +84,20 @@ class Forward(NamedTuple):
     @property
     def margin(self) -> Float[Array, " n"]:
         """y f = (s_11 + s_21) alpha + (s_12 + s_22) beta."""
-        on_signal = sigmoid(self.z_1) + sigmoid(self.z_2)
-        on_noise = sigmoid(-self.z_1) + sigmoid(-self.z_2)
+        z = jnp.stack([self.z_1, self.z_2])
+        s = jax.nn.softmax(jnp.stack([z, jnp.zeros_like(z)]), axis=0)  # [key, query, sample]
+        on_signal, on_noise = jnp.sum(s, axis=1)
         return on_signal * self.alpha + on_noise * self.beta
 
 
-def forward(w: Weights, signal: ScalarLike, zeta: Float[Array, "n J"], frozen: Products | None = None) -> Forward:
+def forward(
+    w: Weights, signal: ScalarLike, zeta: Float[Array, "n J"], frozen: Products | None = None
+) -> Forward:
     """The inner products of the weights with signal and noise; y cancels from the log odds.
 
     z_{i,1} = sum_s q_mu (k_mu - k_xi),   z_{i,2} = sum_s q_xi (k_mu - k_xi).
     """
+    signal = jnp.asarray(signal, zeta.dtype)
     q_mu, k_mu = signal * w.q_signal, signal * w.k_signal
     q_xi, k_xi, beta = w.q @ zeta.T, w.k @ zeta.T, zeta @ w.v
     if frozen is not None:
@@ -343,10 +184,19 @@ def rule(p: Preset) -> optax.GradientTransformation:
     Rows r of W_{V,1} and W_{V,-1} have opposite gradients and take opposite steps, so their
     difference v takes twice the step of one row.
     """
-    moves = {"sign": optax.sign_sgd(p.eta), "gd": optax.sgd(p.eta), "adam": optax.adam(p.eta, p.beta1, p.beta2, p.epsilon)}
-    factor = {block: 1.0 if block in p.train else 0.0 for block in "qk"} | {"v": 2.0 if "v" in p.train else 0.0}
-    reduce = optax.stateless(lambda g, _: Weights(*[factor[name[0]] * x for name, x in g._asdict().items()]))
-    return optax.chain(moves[p.optimizer], reduce)
+    moves = {
+        "sign": optax.sign_sgd(p.eta),
+        "gd": optax.sgd(p.eta),
+        "adam": optax.adam(p.eta, p.beta1, p.beta2, p.epsilon),
+    }
+    factor = {block: 1.0 if block in p.train else 0.0 for block in "qk"} | {
+        "v": 2.0 if "v" in p.train else 0.0
+    }
+
+    def scaled(updates: Any, _: Any) -> Any:
+        return Weights(*[factor[name[0]] * x for name, x in updates._asdict().items()])
+
+    return optax.chain(moves[p.optimizer], optax.stateless(scaled))
 
 
 def slope(p: Preset, task: Task, w: Weights) -> Weights:
@@ -368,15 +218,23 @@ def dynamics(task: Task, p: Preset) -> Dynamics:
 
 def probes(p: Preset) -> dict[str, Probe]:
     """What is recorded: losses, inner products, softmax outputs, signs, and the share of lost ones."""
+    dtype = float_dtype(p.precision)
 
-    def on_train(measure):
-        return lambda task, p, state: measure(forward(state.params, p.signal, task.zeta))
+    def on_train(measure, doc: str, *dims: str, dtype=None) -> Probe:
+        return Probe(
+            lambda task, p, state: measure(forward(state.params, p.signal, task.zeta)), doc, dims, dtype
+        )
 
-    def on_test(measure):
-        return lambda task, p, state: measure(forward(state.params, p.signal, task.zeta_test, task.frozen))
+    def on_test(measure, doc: str) -> Probe:
+        return Probe(
+            lambda task, p, state: measure(forward(state.params, p.signal, task.zeta_test, task.frozen)), doc
+        )
+
+    def on_gradient(measure, doc: str) -> Probe:
+        return Probe(lambda task, p, state: measure(p, task, state.params), doc)
 
     def share(true):
-        return jnp.mean(true, dtype=float_dtype(p.precision))
+        return jnp.mean(true, dtype=dtype)
 
     def agree(a, b):
         return share(jnp.sign(a) == jnp.sign(b))
@@ -386,48 +244,82 @@ def probes(p: Preset) -> dict[str, Probe]:
 
     def over_active(true, task: Task):
         touched = jnp.any(task.zeta != 0, axis=0)
-        return jnp.mean(jnp.mean(true, axis=(0, 1), dtype=float_dtype(p.precision)), where=touched)
+        return jnp.mean(jnp.mean(true, axis=(0, 1), dtype=dtype), where=touched)
 
     def zeros(g: Weights, task: Task):
         return over_active(jnp.stack([g.q == 0, g.k == 0]), task)
 
-    def wrong(g: Weights, right: Weights, task: Task):
-        return over_active(jnp.stack([jnp.sign(g.q) != jnp.sign(right.q), jnp.sign(g.k) != jnp.sign(right.k)]), task)
+    def lost(p: Preset, task: Task, w: Weights):
+        plain, right = jax.grad(loss)(w, task), gradient(w, task, balanced=True)
+        pairs = ((plain.q, right.q), (plain.k, right.k))
+        return over_active(jnp.stack([jnp.sign(a) != jnp.sign(b) for a, b in pairs]), task)
 
-    neuron, sample, pair = ("neuron",), ("sample",), ("neuron", "sample")
     found = {
-        "training_loss": Probe(lambda task, p, state: loss(state.params, task), "L_S, logistic loss of the n samples"),
-        "test_loss": Probe(on_test(lambda x: jnp.mean(softplus(-x.margin))), "L_D, logistic loss on fresh samples"),
-        "test_error": Probe(on_test(lambda x: share(x.margin <= 0)), "0-1 loss on fresh samples"),
-        "value_signal": Probe(on_train(lambda x: x.alpha), "<v, mu>"),
-        "value_noise": Probe(on_train(lambda x: x.beta), "<v, y_i xi_i>", sample),
-        "query_signal": Probe(on_train(lambda x: x.q_mu), "<w_{Q,s}, mu>", neuron),
-        "key_signal": Probe(on_train(lambda x: x.k_mu), "<w_{K,s}, mu>", neuron),
-        "log_softmax_11": Probe(on_train(lambda x: log_sigmoid(x.z_1)), "log s_{i,11}", sample),
-        "log_softmax_21": Probe(on_train(lambda x: log_sigmoid(x.z_2)), "log s_{i,21}", sample),
-        "noise_alignment": Probe(on_train(lambda x: agree(x.q_xi, x.k_xi)), "share of (s, i) whose query and key noise agree in sign"),
-        "positive_share": Probe(on_train(lambda x: share(x.q_xi > 0)), "share of (s, i) with positive query noise"),
-        "key_turned": Probe(on_train(lambda x: turned(x.k_xi, x.q_mu)), "share of (s, i) whose key noise has the sign of the query signal"),
-        "query_turned": Probe(on_train(lambda x: turned(x.q_xi, x.q_mu)), "share of (s, i) whose query noise has the sign of the query signal"),
-        "signals_oppose": Probe(on_train(lambda x: agree(x.q_mu, -x.k_mu)), "share of neurons with opposite query and key signal"),
-        "zero_share": Probe(lambda task, p, state: zeros(slope(p, task, state.params), task), "share of exact zeros in the active query and key gradient"),
-        "plain_zero_share": Probe(lambda task, p, state: zeros(jax.grad(loss)(state.params, task), task), "the same share for autodiff of the plain loss"),
-        "plain_wrong_share": Probe(lambda task, p, state: wrong(jax.grad(loss)(state.params, task), gradient(state.params, task, balanced=True), task), "share of signs that autodiff of the plain loss gets wrong"),
+        "training_loss": on_gradient(lambda p, task, w: loss(w, task), "L_S, logistic loss of the n samples"),
+        "test_loss": on_test(lambda x: jnp.mean(softplus(-x.margin)), "L_D, logistic loss on fresh samples"),
+        "test_error": on_test(lambda x: share(x.margin <= 0), "0-1 loss on fresh samples"),
+        "value_signal": on_train(lambda x: x.alpha, "<v, mu>"),
+        "value_noise": on_train(lambda x: x.beta, "<v, y_i xi_i>", "sample"),
+        "query_signal": on_train(lambda x: x.q_mu, "<w_{Q,s}, mu>", "neuron"),
+        "key_signal": on_train(lambda x: x.k_mu, "<w_{K,s}, mu>", "neuron"),
+        "log_softmax_11": on_train(lambda x: log_sigmoid(x.z_1), "log s_{i,11}", "sample"),
+        "log_softmax_21": on_train(lambda x: log_sigmoid(x.z_2), "log s_{i,21}", "sample"),
+        "noise_alignment": on_train(
+            lambda x: agree(x.q_xi, x.k_xi), "share of (s, i) whose query and key noise agree in sign"
+        ),
+        "positive_share": on_train(lambda x: share(x.q_xi > 0), "share of (s, i) with positive query noise"),
+        "key_turned": on_train(
+            lambda x: turned(x.k_xi, x.q_mu), "share of (s, i) whose key noise has the query signal's sign"
+        ),
+        "query_turned": on_train(
+            lambda x: turned(x.q_xi, x.q_mu), "share of (s, i) whose query noise has the query signal's sign"
+        ),
+        "signals_oppose": on_train(
+            lambda x: agree(x.q_mu, -x.k_mu), "share of neurons with opposite query and key signal"
+        ),
+        "zero_share": on_gradient(
+            lambda p, task, w: zeros(slope(p, task, w), task),
+            "share of exact zeros in the active query and key gradient",
+        ),
+        "plain_zero_share": on_gradient(
+            lambda p, task, w: zeros(jax.grad(loss)(w, task), task),
+            "the same share for autodiff of the plain loss",
+        ),
+        "plain_wrong_share": on_gradient(lost, "share of signs that autodiff of the plain loss gets wrong"),
     }
     if p.detail:
-        found["query_noise"] = Probe(on_train(lambda x: x.q_xi), "<w_{Q,s}, y_i xi_i>", pair, np.float32)
-        found["key_noise"] = Probe(on_train(lambda x: x.k_xi), "<w_{K,s}, y_i xi_i>", pair, np.float32)
+        pair = ("neuron", "sample")
+        found["query_noise"] = on_train(lambda x: x.q_xi, "<w_{Q,s}, y_i xi_i>", *pair, dtype=np.float32)
+        found["key_noise"] = on_train(lambda x: x.k_xi, "<w_{K,s}, y_i xi_i>", *pair, dtype=np.float32)
     return found
 
 
 # ---------------------------------------------------------------- the paper
 
 DEVIATIONS = (
-    Deviation("sizes", "The paper's figure values are not known to us; the presets use sizes at which all four stages show."),
-    Deviation("two readings", "The slide's majority vote sums over neurons with a dangling i; the gradient sums over samples. Both are judged."),
-    Deviation("GD's step", "It is not known, and a larger step alone makes GD or SignGD faster at any fixed time. So laws and equal training losses are compared, and must hold for every step of GD from 0.1 to 100."),
-    Deviation("Adam's epsilon", "Adam runs with epsilon = 1e-15. Late query gradients fall below it; with betas near 0 that alone stops them."),
-    Deviation("horizon", "Exponents of late times are read at ten times the slides' horizon, where they have settled."),
+    Deviation(
+        "sizes",
+        "The paper's figure values are not known to us; the presets use sizes at which all four stages show.",
+    ),
+    Deviation(
+        "two readings",
+        "The slide's majority vote sums over neurons with a dangling i; the gradient sums over samples. "
+        "Both are judged.",
+    ),
+    Deviation(
+        "GD's step",
+        "It is not known, and a larger step alone makes GD or SignGD faster at any fixed time. So laws and "
+        "equal training losses are compared, and must hold for every step of GD from 0.1 to 100.",
+    ),
+    Deviation(
+        "Adam's epsilon",
+        "Adam runs with epsilon = 1e-15. Late query gradients fall below it; with betas near 0 that alone "
+        "stops them.",
+    ),
+    Deviation(
+        "horizon",
+        "Exponents of late times are read at ten times the slides' horizon, where they have settled.",
+    ),
     Deviation("test loss", "L_D is estimated from fresh samples drawn once per seed."),
 )
 

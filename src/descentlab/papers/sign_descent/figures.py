@@ -5,7 +5,6 @@ or a mean with its 95 % interval.
 """
 
 import json
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -13,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator
 
-from descentlab.estimate import Broken
 from descentlab.paper import Figure, Table
 from descentlab.papers.sign_descent.runs import (
     ADAM,
@@ -28,15 +26,13 @@ from descentlab.papers.sign_descent.runs import (
     numbered,
 )
 from descentlab.papers.sign_descent.stages import (
-    EVENTS,
     SLIDES,
-    SLIDES_RATIO,
     fall,
-    log_turning_ratio,
     softmax,
-    stage_estimates,
     stage_times,
+    until,
 )
+from descentlab.papers.sign_descent.tables import rows_stage_times, rows_table_1
 from descentlab.plot import (
     BLACK,
     BLUE,
@@ -62,11 +58,6 @@ QUERY_NOISE = r"$\langle w_{Q,s}, y_i\xi_i\rangle$"
 KEY_NOISE = r"$\langle w_{K,s}, y_i\xi_i\rangle$"
 QUERY_SIGNAL, KEY_SIGNAL = r"$\langle w_{Q,s}, \mu\rangle$", r"$\langle w_{K,s}, \mu\rangle$"
 VALUE_NOISE, VALUE_SIGNAL = r"$\langle v, y_i\xi_i\rangle$", r"$\langle v, \mu\rangle$"
-
-
-def until(run: xr.Dataset, step: int) -> xr.Dataset:
-    """The records up to a step."""
-    return run.isel(step=run["step"].values <= step)
 
 
 def rows(series: xr.DataArray) -> np.ndarray:
@@ -118,34 +109,6 @@ def key_to_colours(ax: Axes, positive: str, negative: str, linestyle: str = "-")
     """Legend entries for the two kinds of thin lines."""
     ax.plot([], [], color=BLUE, lw=1.0, ls=linestyle, label=positive)
     ax.plot([], [], color=VERMILION, lw=1.0, label=negative)
-
-
-PATTERNS = ("K+, Q+", "K+, Q−", "K−, Q+", "K−, Q−")
-# Table 1 as the slides print it.
-SLIDES_TABLE_1 = np.array([[486, 1, 0, 25], [244, 4, 9, 250], [223, 10, 4, 221], [37, 2, 3, 481]])
-
-
-def sign_contingency(run: xr.Dataset, step: int = 10) -> np.ndarray:
-    """The number of pairs (s, i) with each sign pattern at the start and at `step`, by seed, (seed, 4, 4)."""
-    part = until(run, step).isel(step=[0, -1]).transpose("seed", "step", ...)
-    key, query = (part[name].values <= 0 for name in ("key_noise", "query_noise"))
-    pattern = (2 * key + query).reshape(*key.shape[:2], -1)
-    before, after = (pattern[:, i, None, :] == np.arange(4)[:, None] for i in (0, 1))
-    return np.einsum("sap,sbp->sab", before.astype(int), after.astype(int))
-
-
-def rows_table_1(run: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
-    """Sign patterns at the start against those at t = 10: mean over seeds, the first seed, the slides."""
-    end = int(until(run, 10)["step"].values[-1])
-    counts = sign_contingency(run)
-    sources = {f"mean of {len(counts)} seeds": counts.mean(0)} if len(counts) > 1 else {}
-    sources |= {"first seed": counts[0], "slides": SLIDES_TABLE_1}
-    found: list[list[Any]] = []
-    for source, table in sources.items():
-        full = np.vstack([table, table.sum(0)])
-        full = np.column_stack([full, full.sum(1)]).round(1).tolist()
-        found += [[source, name, *line] for name, line in zip((*PATTERNS, "column sum"), full, strict=True)]
-    return ["", f"t = 0 \\ t = {end}", *PATTERNS, "row sum"], found
 
 
 # ---------------------------------------------------------------- stages II to IV
@@ -266,37 +229,6 @@ def draw_all_stages(run: xr.Dataset) -> Canvas:
     third.set_xlabel("$t$ (ticks: the slides' stage times)")
     figure.align_ylabels()
     return figure
-
-
-def rows_stage_times(run: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
-    """Stage times over seeds beside those of the slides."""
-    found: list[list[Any]] = []
-    times = stage_times(run)
-    for name, estimate in stage_estimates(run).items():
-        low, high = estimate.interval()
-        reached = times[name]
-        middle = f"{estimate.value:.3g}" if np.isfinite(estimate.value) else "not reached"
-        measured = [middle, span(low, high), span(reached.min(), reached.max())]
-        found += [[name, EVENTS[name].words, *measured, str(SLIDES[name])]]
-    with np.errstate(invalid="ignore"):
-        ratios = times["T_query"] / times["T_key"]
-    try:
-        ratio = log_turning_ratio(run)
-        low, high = np.exp(ratio.interval())
-        shown = [f"{np.exp(ratio.value):.3g}", span(low, high), span(ratios.min(), ratios.max())]
-    except Broken:
-        shown = ["not reached", "–", "–"]
-    return (
-        ["time", "event", "measured", "95 % interval", "range of seeds", "slides"],
-        [*found, ["T_query / T_key", "geometric mean", *shown, f"{SLIDES_RATIO:g}"]],
-    )
-
-
-def span(low: float, high: float) -> str:
-    """An interval, open where it is unbounded and empty where it says nothing."""
-    if not np.isfinite(low) and not np.isfinite(high):
-        return "–"
-    return f"{low:.3g} to {high:.3g}" if np.isfinite(high) else f"above {low:.3g}"
 
 
 # ---------------------------------------------------------------- Adam and gradient descent
@@ -427,6 +359,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "query noise of single pairs (s, i), and mean value noise of every sample, one seed. Slides, stages"
         " I and II.",
         draw_stage_one,
+        runs={"run": SIGN},
         claims=(
             "value_noise_grows_linearly",
             "other_products_stay_near_start",
@@ -439,6 +372,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "Pairs (s, i) by the signs of key and query noise at the start (rows) and at t = 10 (columns), here"
         " and as Table 1 of the paper prints them for 2000 pairs.",
         rows_table_1,
+        runs={"run": SIGN},
         claims=("query_key_noise_align", "alignment_is_balanced"),
     ),
     Figure(
@@ -447,6 +381,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "the sign of its neuron's final query signal; noise that is negative after stage III is solid, "
         "positive noise dotted. Slides, stages II to IV.",
         draw_stages_three_four,
+        runs={"run": SIGN},
         claims=(
             "majority_vote_sets_signal_signs",
             "majority_vote_as_printed",
@@ -460,6 +395,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "rival laws, fitted to its mean in the shaded window, where it falls from 0.4 to 0.01; the misfit "
         "is the root mean square in log s_21. Slides, stage IV.",
         draw_softmax,
+        runs={"run": SIGN},
         claims=(
             "softmax_stays_half_before_stage_four",
             "noise_softmax_leaves_first",
@@ -472,6 +408,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "All stages on one time axis: median over seeds and range of seeds. Dashed lines are the measured "
         "stage times (median), ticks those of the slides. After Figure 19 of the paper.",
         draw_all_stages,
+        runs={"run": SIGN},
         claims=(
             "value_noise_grows_linearly",
             "query_key_noise_align",
@@ -487,6 +424,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "Stage times as hitting times, median over seeds, beside the slides' numbers, whose sizes are not "
         "known; the ratio of the last two depends on no unit of time.",
         rows_stage_times,
+        runs={"run": SIGN},
         claims=(
             "key_noise_turns_before_query_noise",
             "query_key_noise_align",

@@ -83,3 +83,8 @@ def fall(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     s_21 = EVENTS["T4"].series(run)
     first, last = (first_step(s_21, below=level) for level in FALL)
     return first, last
+
+
+def until(run: xr.Dataset, step: int) -> xr.Dataset:
+    """The records up to a step."""
+    return run.isel(step=run["step"].values <= step)

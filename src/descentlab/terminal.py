@@ -1,4 +1,4 @@
-"""Progress of long work, on standard error: steps, loss, time left."""
+"""What people see in a terminal: progress on standard error, verdicts on standard output."""
 
 import sys
 import time
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from descentlab.experiment import Watcher, identify, label
 
 if TYPE_CHECKING:
+    from descentlab.claim import Verdict
     from descentlab.paper import Paper
     from descentlab.preset import Settings
     from descentlab.store import Store
@@ -23,8 +25,9 @@ class Bars(Watcher):
     def __init__(self) -> None:
         self.console = Console(file=sys.stderr)
         self.bars = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("loss {task.fields[loss]:.3g}"), TimeRemainingColumn(),
+            TextColumn("{task.description}"), BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"), TextColumn("loss {task.fields[loss]:.3g}"),
+            TimeRemainingColumn(),
             console=self.console, transient=True,
         )  # fmt: skip
         self.task: TaskID | None = None
@@ -62,7 +65,9 @@ class Bars(Watcher):
 
     def plan(self, paper: "Paper", presets: "list[Settings]", seeds: int, store: "Store") -> None:
         """Says beforehand what is to be done and, for long work, about how long it takes."""
-        missing = [p for p in presets if (store.manifest(identify(paper, p)) or {"seeds": 0})["seeds"] < seeds]
+        missing = [
+            p for p in presets if (store.manifest(identify(paper, p)) or {"seeds": 0})["seeds"] < seeds
+        ]
         self.say(f"{paper.name}: {len(presets)} runs, {len(presets) - len(missing)} of them in the store")
         if not missing:
             return
@@ -74,4 +79,36 @@ class Bars(Watcher):
         self.say(f"timing {label(paper, missing[0])} ...")
         seconds = work * seconds_per_step(paper.system, missing[0], seeds)
         if seconds > LONG_SECONDS:
-            self.say(f"about {seconds / 60:.0f} minutes on this machine; a stop loses at most a few seconds of it")
+            self.say(
+                f"about {seconds / 60:.0f} minutes on this machine; a stop loses at most a few seconds of it"
+            )
+
+
+def print_verdicts(verdicts: "list[Verdict]") -> None:
+    """A table of verdicts, with the reason under those that have one."""
+    colours = {"SUPPORTED": "cyan", "REFUTED": "yellow", "OUT_OF_REGIME": "magenta", "BROKEN": "red"}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, justify in (
+        ("claim", "left"),
+        ("outcome", "left"),
+        ("value", "right"),
+        ("95 % interval", "right"),
+        ("predicts", "right"),
+        ("seeds", "right"),
+    ):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    for v in verdicts:
+        interval = f"[{short(v.low)}, {short(v.high)}]".replace("[", "\\[")
+        outcome = f"[{colours.get(v.outcome, 'default')}]{v.outcome}[/]"
+        table.add_row(
+            v.claim, outcome, short(v.value), interval, str(v.predicts).replace("[", "\\["), str(v.seeds)
+        )
+        if v.reason:
+            table.add_row(f"  {v.reason}", style="dim")
+    console = Console(soft_wrap=True) if sys.stdout.isatty() else Console(width=200, soft_wrap=True)
+    console.print(table)
+
+
+def short(x: float | None) -> str:
+    """A number in four digits, a dash where there is none."""
+    return "-" if x is None or x != x else f"{x:.4g}"

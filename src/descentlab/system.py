@@ -1,0 +1,108 @@
+"""Systems: a task, its dynamics and its probes, compiled for many seeds at once.
+
+Seeds are spread over the devices; on a device they run one after another, or several
+at once where their states fit the cache together.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from descentlab import numerics
+from descentlab.dynamics import Dynamics, State
+from descentlab.probe import Probe
+
+numerics.configure()
+
+CACHE_BYTES = 2**18  # seeds whose states share this much run as one batch
+
+
+@dataclass(frozen=True)
+class System:
+    """What is rolled out: a random task, its dynamics, and what is watched (`loss` names a probe)."""
+
+    make_task: Callable[[Any, Any], Any]
+    dynamics: Callable[[Any, Any], Dynamics]
+    probes: Callable[[Any], Mapping[str, Probe]]
+    loss: str
+
+    def _seed(self, key, preset) -> tuple[Any, State]:
+        task_key, start_key, _ = jax.random.split(key, 3)
+        task = self.make_task(task_key, preset)
+        return task, self.dynamics(task, preset).init(start_key)
+
+    def _advance(self, key, task, state, preset, first, last) -> State:
+        step_key = jax.random.split(key, 3)[2]
+        step = self.dynamics(task, preset).step
+        return jax.lax.fori_loop(first, last, lambda t, s: step(jax.random.fold_in(step_key, t), s), state)
+
+    def _observe(self, task, state, preset) -> dict[str, jax.Array]:
+        def recorded(probe: Probe) -> jax.Array:
+            value = jnp.asarray(probe.measure(task, preset, state))
+            return value.astype(probe.dtype) if probe.dtype else value
+
+        return {name: recorded(probe) for name, probe in self.probes(preset).items()}
+
+    @cached_property
+    def start(self) -> Callable:
+        """(keys, preset) -> (tasks, states), compiled."""
+        return _over_seeds(self._seed, mapped=1)
+
+    @cached_property
+    def advance(self) -> Callable:
+        """(keys, tasks, states, preset, first, last) -> states, compiled."""
+        return _over_seeds(self._advance, mapped=3)
+
+    @cached_property
+    def observe(self) -> Callable:
+        """(tasks, states, preset) -> records, compiled."""
+        return _over_seeds(self._observe, mapped=2)
+
+    @cached_property
+    def sound(self) -> Callable:
+        """(states) -> whether each seed's state is finite, compiled."""
+
+        def finite(state: State) -> jax.Array:
+            leaves = [x for x in jax.tree.leaves(state) if jnp.issubdtype(x.dtype, jnp.inexact)]
+            return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in leaves]))
+
+        return _over_seeds(finite, mapped=1)
+
+
+def _over_seeds(function: Callable, mapped: int) -> Callable:
+    """`function` for all seeds at once: its first `mapped` arguments have a leading axis of seeds.
+
+    One seed after another unless the batch fits the cache: beyond it, batching over
+    seeds turns small cached products into memory traffic and costs up to three times.
+    """
+
+    @jax.jit
+    def compiled(*args):
+        seeds = jax.tree.leaves(args[0])[0].shape[0]
+        mesh = Mesh(np.array(jax.devices()[: min(len(jax.devices()), seeds)]), "seeds")
+        split, whole = PartitionSpec("seeds"), PartitionSpec()
+
+        def here(*args):
+            each, same = args[:mapped], args[mapped:]
+            bytes_each = sum(x.nbytes // x.shape[0] for x in jax.tree.leaves(each) if x.ndim)
+            local = jax.tree.leaves(each)[0].shape[0]
+            batch = max(1, min(local, CACHE_BYTES // max(1, bytes_each)))
+            return jax.lax.map(lambda e: function(*e, *same), each, batch_size=batch if batch > 1 else None)
+
+        specs = (split,) * mapped + (whole,) * (len(args) - mapped)
+        return jax.shard_map(here, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)(*args)
+
+    return compiled
+
+
+def filled(tree: Any, seeds: int) -> Any:
+    """The leaves with their last seed repeated until the devices share them evenly."""
+    devices = min(len(jax.devices()), seeds)
+    extra = -seeds % devices
+    return jax.tree.map(lambda x: jnp.concatenate([x, *[x[-1:]] * extra]) if extra else x, tree)
