@@ -27,6 +27,7 @@ from descentlab.papers.sign_descent.runs import ADAM, ADAM_NEAR_ZERO, GD, LONG, 
 from descentlab.papers.sign_descent.stages import SLIDES, log_turning_ratio, softmax, stage_times
 from descentlab.spread import Hull
 
+STRONG_SIGNAL = Mutant("gradient descent on a strong signal", {"optimizer": "gd", "eta": 0.1, "signal": 3.0})
 FROZEN_ATTENTION = Mutant("query and key frozen", {"train": "v"})
 
 
@@ -355,9 +356,7 @@ CLAIMS = (
         "s_21 leaves 1/2 (by 0.1) before s_11 does.",
         noise_leaves_first,
         Interval(low=0.0),
-        mutants=(
-            Mutant("gradient descent on a strong signal", {"optimizer": "gd", "eta": 0.1, "signal": 3.0}),
-        ),
+        mutants=(STRONG_SIGNAL,),
         margin="An order.",
     ),
     claim(
@@ -412,9 +411,7 @@ CLAIMS = (
         Interval.around(0.0, 0.1),
         runs={"run": LONG},
         assumes=(lasts(500),),
-        mutants=(
-            Mutant("gradient descent on a strong signal", {"optimizer": "gd", "eta": 0.1, "signal": 3.0}),
-        ),
+        mutants=(STRONG_SIGNAL,),
         margin="A tenth: log(1/L_S) over a decade then changes L_D by at most a quarter.",
     ),
     claim(
