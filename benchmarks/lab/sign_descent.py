@@ -16,6 +16,7 @@ import numpy as np
 
 from descentlab.paper import load
 from descentlab.papers import sign_descent as paper
+from descentlab.papers.sign_descent.setting import full_start, noise
 from descentlab.preset import SettingError, parse_settings
 from descentlab.rollout import rollout
 
@@ -32,10 +33,10 @@ def export(folder: Path, p: paper.Preset, seeds: int) -> None:
         arrays: dict[str, np.ndarray] = {"eta": np.array(p.eta), "signal": np.array(p.signal)}
         labels = np.random.default_rng(seed)
         for part, key, count in (("train", data, p.n), ("test", test, p.n_test)):
-            support, zeta = (np.asarray(x) for x in paper.noise(key, p, count))
+            support, zeta = (np.asarray(x) for x in noise(key, p, count))
             y = labels.choice([-1.0, 1.0], count).astype(zeta.dtype)
             arrays |= {f"{part}_support": support, f"{part}_values": y[:, None] * zeta, f"{part}_y": y}
-        w = paper.full_start(start, p)
+        w = full_start(start, p)
         arrays |= {"W_Q": np.asarray(w.Q), "W_K": np.asarray(w.K), "W_V": np.asarray(w.V)}
         np.savez(folder / f"seed_{seed}.npz", **arrays)  # type: ignore[arg-type]
 

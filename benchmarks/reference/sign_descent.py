@@ -52,7 +52,7 @@ def attention_scores(W_Q: Tensor, W_K: Tensor, X: Tensor) -> Tensor:
 def predict(W_Q: Tensor, W_K: Tensor, W_V: Tensor, X: Tensor) -> Tensor:
     """f(W, X) for every sample."""
     attention = softmax(attention_scores(W_Q, W_K, X), dim=-1)
-    # The read-out 1'/m_v comes first, as in the formula: half the time of projecting on every row.
+    # The read-out 1'/m_v comes first, as in the formula: half the multiplications of projecting on every row.
     values = X @ W_V.mean(1).T
     F = (attention @ values).sum(1)
     return F[:, 0] - F[:, 1]

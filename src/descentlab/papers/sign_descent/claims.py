@@ -311,8 +311,8 @@ CLAIMS = (
     claim(
         "majority_vote_sets_signal_signs",
         "Stage III, items 1 and 2, read as the gradient has it",
-        "In stage III each neuron's query signal moves with the sign of its key noise summed over samples; its "
-        "key signal moves against the sign of its query noise summed over samples.",
+        "In stage III each neuron's query signal moves with the sign of its key noise summed over samples; "
+        "its key signal moves against the sign of its query noise summed over samples.",
         lambda run: votes_followed(run, lambda noise: noise.sum("sample")),
         Interval(low=0.9),
         assumes=(lasts(40),),
@@ -322,8 +322,8 @@ CLAIMS = (
     claim(
         "majority_vote_as_printed",
         "Stage III, items 1 and 2, as printed",
-        "In stage III each neuron's query signal moves with the sign of sum_s <w_{K,s}, y_i xi_i>, a vote over "
-        "neurons for any i; its key signal moves against the vote of the query noise.",
+        "In stage III each neuron's query signal moves with the sign of sum_s <w_{K,s}, y_i xi_i>, a vote "
+        "over neurons for any i; its key signal moves against the vote of the query noise.",
         lambda run: votes_followed(run, lambda noise: noise.sum("neuron")),
         Interval(low=0.9),
         assumes=(lasts(40),),
