@@ -16,7 +16,6 @@ import numpy as np
 
 from descentlab.paper import load
 from descentlab.papers import sign_descent as paper
-from descentlab.papers.sign_descent.setting import full_start, noise
 from descentlab.preset import SettingError, parse_settings
 from descentlab.rollout import rollout
 
@@ -29,14 +28,13 @@ def export(folder: Path, p: paper.Preset, seeds: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for seed in range(seeds):
         task_key = jax.random.split(jax.random.fold_in(jax.random.key(0), seed), 3)[0]  # System._seed
-        data, _, test, start = jax.random.split(task_key, 4)  # make_task
+        instance = paper.make_instance(task_key, p)
         arrays: dict[str, np.ndarray] = {"eta": np.array(p.eta), "signal": np.array(p.signal)}
         labels = np.random.default_rng(seed)
-        for part, key, count in (("train", data, p.n), ("test", test, p.n_test)):
-            support, zeta = (np.asarray(x) for x in noise(key, p, count))
-            y = labels.choice([-1.0, 1.0], count).astype(zeta.dtype)
-            arrays |= {f"{part}_support": support, f"{part}_values": y[:, None] * zeta, f"{part}_y": y}
-        w = full_start(start, p)
+        for part, zeta in (("train", np.asarray(instance.zeta)), ("test", np.asarray(instance.zeta_test))):
+            y = labels.choice([-1.0, 1.0], len(zeta)).astype(zeta.dtype)
+            arrays |= {f"{part}_noise": y[:, None] * zeta, f"{part}_y": y}
+        w = instance.start
         arrays |= {"W_Q": np.asarray(w.Q), "W_K": np.asarray(w.K), "W_V": np.asarray(w.V)}
         np.savez(folder / f"seed_{seed}.npz", **arrays)  # type: ignore[arg-type]
 

@@ -36,11 +36,10 @@ class Instance:
 
     def _samples(self, file, part: str, d: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         y = torch.tensor(file[f"{part}_y"], dtype=dtype)
-        support = torch.tensor(file[f"{part}_support"], dtype=torch.int64)
-        values = torch.tensor(file[f"{part}_values"], dtype=dtype)
+        noise = torch.tensor(file[f"{part}_noise"], dtype=dtype)
         X = torch.zeros(len(y), 2, d, dtype=dtype)
         X[:, 0, 0] = self.signal * y
-        X[:, 1].scatter_(1, support, values)
+        X[:, 1] = noise
         return X, y
 
 

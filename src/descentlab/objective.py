@@ -12,6 +12,10 @@ from typing import Any
 import jax
 from jaxtyping import Array, Float, Key
 
+from descentlab import numerics
+
+numerics.configure()
+
 Params = Any
 
 

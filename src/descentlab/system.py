@@ -14,11 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from descentlab import numerics
 from descentlab.dynamics import Dynamics, State
 from descentlab.probe import Probe
-
-numerics.configure()
 
 CACHE_BYTES = 2**18  # seeds whose states share this much run as one batch
 

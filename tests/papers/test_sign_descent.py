@@ -20,14 +20,16 @@ KEY = jax.random.key(7)
 ALPHA = 1e-6
 
 
-def full_instance(p: sd.Preset, key=KEY) -> tuple[sd.Task, sd.FullWeights, Any, Any]:
-    """A task, and the same instance in the paper's own coordinates: weights, tokens, labels."""
-    task = sd.make_task(key, p)
-    weights = setting.full_start(jax.random.split(key, 4)[3], p)
-    zeta = jnp.zeros((p.n, p.d + 1)).at[:, task.active].set(task.zeta)[:, : p.d]
-    y = jax.random.rademacher(key, (p.n,), zeta.dtype)
+def full_instance(p: sd.Preset, key=KEY) -> tuple[sd.Task, setting.Instance, Any, Any]:
+    """A task, and the same instance in the paper's own coordinates with its tokens and labels."""
+    instance = sd.make_instance(key, p)
+    y = jax.random.rademacher(key, (p.n,), instance.zeta.dtype)
     signal = jnp.zeros((p.n, p.d)).at[:, 0].set(p.signal * y)
-    return task, weights, jnp.stack([signal, y[:, None] * zeta], axis=1), y * task.u
+    tokens = jnp.stack([signal, y[:, None] * instance.zeta], axis=1)
+    return sd.make_task(key, p), instance, tokens, y * instance.u
+
+
+every_optimizer = pytest.mark.parametrize(("optimizer", "eta"), [("sign", 1e-2), ("gd", 0.3), ("adam", 1e-2)])
 
 
 def full_loss(w: sd.FullWeights, X, y):
@@ -71,7 +73,8 @@ def test_samples_have_the_moments_of_the_data_model():
 
 
 def test_predict_is_the_printed_formula():
-    _, w, X, _ = full_instance(SMALL)
+    _, instance, X, _ = full_instance(SMALL)
+    w = instance.start
     Q, K, V = (np.asarray(a) for a in w)
     for x in np.asarray(X):
         F = {1: 0.0, -1: 0.0}
@@ -89,18 +92,20 @@ def test_predict_is_the_printed_formula():
 # ---------------------------------------------------------------- twin 3: reduced against full objective
 
 
-def test_reduced_loss_is_the_full_loss():
-    task, w, X, y = full_instance(SMALL)
-    np.testing.assert_allclose(sd.loss(task.start, task), full_loss(w, X, y), rtol=1e-13)
+@every_optimizer
+def test_reduced_loss_is_the_full_loss(optimizer: str, eta: float):
+    task, instance, X, y = full_instance(SMALL.replace(optimizer=optimizer))
+    np.testing.assert_allclose(sd.loss(task.start, task), full_loss(instance.start, X, y), rtol=1e-12)
 
 
-def test_test_loss_sees_the_frozen_coordinates():
-    task, w, _, _ = full_instance(SMALL)
-    test = setting.dense(*setting.noise(jax.random.split(KEY, 4)[2], SMALL, SMALL.n_test), SMALL.d)
+@every_optimizer
+def test_test_loss_sees_what_never_moves(optimizer: str, eta: float):
+    task, instance, _, _ = full_instance(SMALL.replace(optimizer=optimizer))
     signal = jnp.zeros((SMALL.n_test, SMALL.d)).at[:, 0].set(SMALL.signal)
-    margins = jax.vmap(lambda x: sd.predict(w, x))(jnp.stack([signal, test], axis=1))
-    ours = sd.forward(task.start, jnp.asarray(SMALL.signal), task.zeta_test, task.frozen).margin
-    np.testing.assert_allclose(ours, margins, rtol=1e-11, atol=1e-14)
+    tokens = jnp.stack([signal, instance.zeta_test], axis=1)
+    margins = jax.vmap(lambda x: sd.predict(instance.start, x))(tokens)
+    ours = sd.forward(task.start, SMALL.signal, task.zeta_test, task.frozen).margin
+    np.testing.assert_allclose(ours, margins, rtol=1e-10, atol=1e-13)
 
 
 # ---------------------------------------------------------------- twin 4: gradients
@@ -115,15 +120,14 @@ def test_closed_gradient_is_the_gradient():
 
 
 def test_gradient_vanishes_off_the_supports_and_is_alike_in_all_value_rows():
-    task, w, X, y = full_instance(SMALL)
-    g = jax.grad(full_loss)(w, X, y)
-    frozen = np.setdiff1d(np.arange(1, SMALL.d), np.asarray(task.active))
+    _, instance, X, y = full_instance(SMALL)
+    g = jax.grad(full_loss)(instance.start, X, y)
+    frozen = 1 + np.flatnonzero(~np.asarray(instance.zeta).any(axis=0)[1:])
     assert frozen.size
     for block in g:
         np.testing.assert_array_equal(np.asarray(block)[..., frozen], 0.0)
-    np.testing.assert_allclose(
-        g.V, jnp.broadcast_to(g.V[:1, :1], g.V.shape) * jnp.array([1.0, -1.0])[:, None, None], atol=1e-17
-    )
+    signs = jnp.array([1.0, -1.0])[:, None, None]
+    np.testing.assert_allclose(g.V, jnp.broadcast_to(g.V[:1, :1], g.V.shape) * signs, atol=1e-17)
 
 
 def test_balanced_gradient_has_the_signs_of_the_gradient():
@@ -132,22 +136,18 @@ def test_balanced_gradient_has_the_signs_of_the_gradient():
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(jnp.sign(a), jnp.sign(b)), plain, balanced)
 
 
-# ---------------------------------------------------------------- the exact active form
+# ---------------------------------------------------------------- the exact moving coordinates
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "eta"), [("sign", 1e-2), ("gd", 0.3), ("adam", 1e-2)], ids=["sign", "gd", "adam"]
-)
-def test_active_coordinates_give_the_full_run(optimizer: str, eta: float):
+@every_optimizer
+def test_moving_coordinates_give_the_full_run(optimizer: str, eta: float):
     p = SMALL.replace(optimizer=optimizer, eta=eta)
-    task, w, X, y = full_instance(p)
-    rule = {
-        "sign": optax.sign_sgd(eta),
-        "gd": optax.sgd(eta),
-        "adam": optax.adam(eta, p.beta1, p.beta2, p.epsilon),
-    }
-    rule = rule[optimizer]
-    memory, start = rule.init(w), w
+    task, instance, X, y = full_instance(p)
+    moves, _ = setting.moving(instance.zeta, p)
+    rules = {"sign": optax.sign_sgd(eta), "gd": optax.sgd(eta)}
+    rules["adam"] = optax.adam(eta, p.beta1, p.beta2, p.epsilon)
+    rule, w = rules[optimizer], instance.start
+    memory = rule.init(w)
     dynamics = sd.dynamics(task, p)
     state = dynamics.init(KEY)
     for t in range(p.steps):
@@ -155,13 +155,37 @@ def test_active_coordinates_give_the_full_run(optimizer: str, eta: float):
         with jax.numpy_dtype_promotion("standard"):
             updates, memory = rule.update(jax.grad(full_loss)(w, X, y), memory, w)
         w = jax.tree.map(jnp.add, w, updates)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-10),
-        state.params,
-        setting.reduced(w, task.active),
-    )
-    frozen = np.setdiff1d(np.arange(1, p.d), np.asarray(task.active))
-    np.testing.assert_array_equal(np.asarray(w.Q)[:, frozen], np.asarray(start.Q)[:, frozen])
+
+    def back(start, now, then):
+        """Weights in the paper's coordinates: w -> w + step @ moves.T."""
+        return start + (now - then) @ moves.T
+
+    for name, full, start in (("q", w.Q, instance.start.Q), ("k", w.K, instance.start.K)):
+        ours = back(start, getattr(state.params, name), getattr(task.start, name))
+        np.testing.assert_allclose(ours[:, 1:], full[:, 1:], rtol=1e-7, atol=1e-10, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(state.params, f"{name}_signal"), full[:, 0], rtol=1e-7, err_msg=name
+        )
+    v, v_start = (jnp.mean(a.V[0] - a.V[1], axis=0) for a in (w, instance.start))
+    np.testing.assert_allclose(back(v_start, state.params.v, task.start.v)[1:], v[1:], rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(state.params.v_signal, v[0], rtol=1e-7)
+
+
+def test_samples_that_share_coordinates_are_tested():
+    instance = sd.make_instance(KEY, SMALL)
+    assert int(jnp.max(jnp.sum(instance.zeta != 0, axis=0))) >= 3
+
+
+@pytest.mark.parametrize("p", [sd.PRESETS["tiny"], SMALL, SMALL.replace(n=1), SMALL.replace(s=39)])
+def test_shared_coordinates_fit(p: sd.Preset):
+    zeta = jax.vmap(lambda k: setting.noise(k, p, p.n))(jax.random.split(KEY, 200))
+    shared = jnp.sum(jnp.sum(zeta != 0, axis=1) > 1, axis=1)
+    assert int(shared.max()) <= setting.most_shared(p)
+
+
+def test_shared_coordinates_that_do_not_fit_break_the_run(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(setting, "most_shared", lambda p: 2)
+    assert not np.isfinite(np.asarray(sd.make_task(KEY, SMALL).start.q)).any()
 
 
 # ---------------------------------------------------------------- signs in 32 bits

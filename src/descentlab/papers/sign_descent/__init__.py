@@ -26,10 +26,10 @@ stays of constant order.
 | `z_1`, `z_2` | | log odds of the signal patch for the signal's and the noise's query |
 | `s_11`, `s_21` | s_{i,11}, s_{i,21} | their softmax outputs, sigmoid(z_1) and sigmoid(z_2) |
 
-Two exact reductions make it fast; tests prove both against the plain model. The rows of W_V
-enter only through v = mean_r(w_{V,1,r} - w_{V,-1,r}) and all take the same step, so v is the
-state. Gradients vanish off the noise supports and coordinate 1, so at most n s + 1 coordinates
-move; the others keep their start, which the test loss still sees.
+Exact algebra makes it fast; tests prove it against the plain model. The rows of W_V enter only
+through v = mean_r(w_{V,1,r} - w_{V,-1,r}) and all take the same step, so v is the state. Weights
+move in few directions only (`setting.moving`), so the state is their coordinates there; what
+never moves is still seen by the test loss.
 """
 
 from typing import Any, NamedTuple
@@ -53,6 +53,7 @@ from descentlab.papers.sign_descent.setting import Preset as Preset
 from descentlab.papers.sign_descent.setting import Products as Products
 from descentlab.papers.sign_descent.setting import Task as Task
 from descentlab.papers.sign_descent.setting import Weights as Weights
+from descentlab.papers.sign_descent.setting import make_instance as make_instance
 from descentlab.papers.sign_descent.setting import make_task as make_task
 from descentlab.papers.sign_descent.setting import records as records
 from descentlab.papers.sign_descent.setting import sample as sample

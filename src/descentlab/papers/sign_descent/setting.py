@@ -1,11 +1,12 @@
 """The setting of sign_descent: its presets, the signal-noise data, and the start of the weights."""
 
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from descentlab.numerics import float_dtype
 from descentlab.preset import Settings, parameter, preset
@@ -87,8 +88,16 @@ def records(p: Preset) -> np.ndarray:
 # ---------------------------------------------------------------- task
 
 
+class FullWeights(NamedTuple):
+    """The paper's parameters: W_Q, W_K and W_{V,j}, j = 1, -1."""
+
+    Q: Float[Array, "m_k d"]
+    K: Float[Array, "m_k d"]
+    V: Float[Array, "2 m_v d"]
+
+
 class Weights(NamedTuple):
-    """Query, key and mean value weights: on the signal's coordinate and on the active noise ones."""
+    """Query, key and mean value weights: on the signal's coordinate, and on J that move (`moving`)."""
 
     q_signal: Float[Array, " m_k"]
     q: Float[Array, "m_k J"]
@@ -99,18 +108,26 @@ class Weights(NamedTuple):
 
 
 class Products(NamedTuple):
-    """What frozen coordinates add to the products with test noise: constant along the run."""
+    """What weights that never move add to the products with test noise."""
 
     q: Float[Array, "m_k N"]
     k: Float[Array, "m_k N"]
     v: Float[Array, " N"]
 
 
+class Instance(NamedTuple):
+    """A random instance in the paper's coordinates: y_i xi_i for training and test, label flips, start."""
+
+    zeta: Float[Array, "n d"]
+    zeta_test: Float[Array, "N d"]
+    u: Float[Array, " n"]
+    start: FullWeights
+
+
 class Task(NamedTuple):
-    """One random instance: training noise, fresh test noise, and the start."""
+    """The same instance in the coordinates that move; `zeta`, `zeta_test` and `start` are expressed there."""
 
     preset: Preset
-    active: Int[Array, " J"]
     zeta: Float[Array, "n J"]
     u: Float[Array, " n"]
     zeta_test: Float[Array, "N J"]
@@ -118,22 +135,19 @@ class Task(NamedTuple):
     start: Weights
 
 
-class FullWeights(NamedTuple):
-    """The paper's parameters: W_Q, W_K and W_{V,j}, j = 1, -1."""
-
-    Q: Float[Array, "m_k d"]
-    K: Float[Array, "m_k d"]
-    V: Float[Array, "2 m_v d"]
-
-
-def noise(
-    key: Key[Array, ""], p: Preset, count: int
-) -> tuple[Int[Array, "count s"], Float[Array, "count s"]]:
-    """Supports and values of noise patches: s random coordinates beside the first, Gaussian there."""
+def noise(key: Key[Array, ""], p: Preset, count: int) -> Float[Array, "count d"]:
+    """Noise patches: s random coordinates beside the first are N(0, sigma_p^2), the rest is zero."""
     where, size = jax.random.split(key)
-    bits = jax.random.bits(where, (count, p.d - 1), jnp.uint32)
-    support = 1 + jax.lax.top_k(bits, p.s)[1]
-    return support, p.sigma_p * jax.random.normal(size, (count, p.s), float_dtype(p.precision))
+    last = jnp.arange(p.d - p.s, p.d)  # Floyd's algorithm: one of 1..last, or last itself if that is taken
+    draws = jax.random.randint(where, (count, p.s), 1, last[None, :] + 1)
+
+    def add(i: Array, support: Int[Array, "count s"]) -> Int[Array, "count s"]:
+        taken = jnp.any(support == draws[:, i, None], axis=1)
+        return support.at[:, i].set(jnp.where(taken, last[i], draws[:, i]))
+
+    support = jax.lax.fori_loop(0, p.s, add, jnp.zeros_like(draws))
+    values = p.sigma_p * jax.random.normal(size, (count, p.s), float_dtype(p.precision))
+    return jnp.zeros((count, p.d), values.dtype).at[jnp.arange(count)[:, None], support].set(values)
 
 
 def full_start(key: Key[Array, ""], p: Preset) -> FullWeights:
@@ -146,41 +160,78 @@ def full_start(key: Key[Array, ""], p: Preset) -> FullWeights:
     return FullWeights(draw(Q, p.m_k, p.d), draw(K, p.m_k, p.d), draw(V, 2, p.m_v, p.d))
 
 
-def dense(support: Int[Array, "c s"], values: Float[Array, "c s"], d: int) -> Float[Array, "c d"]:
-    """Sparse patches written out."""
-    rows = jnp.arange(support.shape[0])[:, None]
-    return jnp.zeros((support.shape[0], d), values.dtype).at[rows, support].set(values)
-
-
-def make_task(key: Key[Array, ""], p: Preset) -> Task:
-    """A random instance. The label's sign drops out of everything but `zeta`; it is absorbed there."""
+def make_instance(key: Key[Array, ""], p: Preset) -> Instance:
+    """A random instance. The label's sign drops out of everything but y_i xi_i, which is noise like xi_i."""
     data, flips, test, start = jax.random.split(key, 4)
-    support, values = noise(data, p, p.n)
-    zeta = dense(support, values, p.d)
+    zeta, w = noise(data, p, p.n), full_start(start, p)
     flipped = jax.random.uniform(flips, (p.n,), zeta.dtype) < p.label_noise
-    u = jnp.where(flipped, -1.0, 1.0).astype(zeta.dtype)
-    # Padding points past the last coordinate; reading there gives zeros.
-    active = jnp.unique(support, size=min(p.n * p.s, p.d - 1), fill_value=p.d)
-    zeta_test = dense(*noise(test, p, p.n_test), p.d)
-    w = full_start(start, p)
     if p.start == "aligned":
         toward = p.sigma_0 * zeta.sum(0)
         w = w._replace(Q=w.Q + toward[None, :], K=w.K + toward[None, :])
-    elsewhere = zeta_test.at[:, active].set(0.0, mode="drop")
-    v = jnp.mean(w.V[0] - w.V[1], axis=0)
-    frozen = Products(w.Q @ elsewhere.T, w.K @ elsewhere.T, elsewhere @ v)
-    return Task(p, active, at(zeta, active), u, at(zeta_test, active), frozen, reduced(w, active))
+    return Instance(zeta, noise(test, p, p.n_test), jnp.where(flipped, -1.0, 1.0).astype(zeta.dtype), w)
 
 
-def at(x: Float[Array, "*rows d"], active: Int[Array, " J"]) -> Float[Array, "*rows J"]:
-    """The active coordinates of the last axis."""
-    return jnp.take(x, active, axis=-1, mode="fill", fill_value=0.0)
+def make_task(key: Key[Array, ""], p: Preset) -> Task:
+    """A random instance in the coordinates that move."""
+    instance = make_instance(key, p)
+    moves, reads = moving(instance.zeta, p)
+    w = instance.start
+    mean_value = jnp.mean(w.V[0] - w.V[1], axis=0)
+    zeta_test = instance.zeta_test @ moves
+    q, k, v = w.Q @ reads, w.K @ reads, mean_value @ reads
+    frozen = Products(
+        w.Q @ instance.zeta_test.T - q @ zeta_test.T,
+        w.K @ instance.zeta_test.T - k @ zeta_test.T,
+        instance.zeta_test @ mean_value - zeta_test @ v,
+    )
+    start = Weights(w.Q[:, 0], q, w.K[:, 0], k, mean_value[0], v)
+    return Task(p, instance.zeta @ moves, instance.u, zeta_test, frozen, start)
 
 
-def reduced(w: FullWeights, active: Int[Array, " J"]) -> Weights:
-    """The moving part of the full weights."""
-    v = jnp.mean(w.V[0] - w.V[1], axis=0)
-    return Weights(w.Q[:, 0], at(w.Q, active), w.K[:, 0], at(w.K, active), v[0], at(v, active))
+def moving(zeta: Float[Array, "n d"], p: Preset) -> tuple[Float[Array, "d J"], Float[Array, "d J"]]:
+    """A basis in which training happens: x becomes x @ moves, a weight w becomes w @ reads.
+
+    All gradients are combinations of the zeta_i, hence zero off their supports; that leaves n s coordinates.
+    A step in the new coordinates is the same step in the old ones, w -> w + step @ moves.T, for
+
+    - Adam: those coordinates themselves;
+    - SignGD: coordinates that one sample has for itself all step by the sign of one number times
+      sgn(zeta_ij), so they are one coordinate; those that samples share remain;
+    - GD, which does not care for rotations: an orthonormal basis of the span of the zeta_i.
+    """
+    if p.optimizer == "gd":
+        basis = jnp.linalg.qr(zeta.T)[0]
+        return basis, basis
+    samples = jnp.sum(zeta != 0, axis=0)
+    if p.optimizer == "adam":
+        active = _picks(samples > 0, min(p.n * p.s, p.d - 1), zeta.dtype)
+        return active, active
+    own = jnp.where(samples == 1, zeta, 0.0)
+    length = jnp.sum(jnp.abs(own), axis=1, keepdims=True)
+    read = own / jnp.where(length > 0, length, 1.0)
+    shared = _picks(samples > 1, most_shared(p), zeta.dtype)
+    # Should they not fit after all, the run must break and not go on without them.
+    fits = jnp.where(jnp.sum(samples > 1) <= shared.shape[1], 1.0, jnp.nan).astype(zeta.dtype)
+    return jnp.hstack([jnp.sign(own).T, shared]), fits * jnp.hstack([read.T, shared])
+
+
+def most_shared(p: Preset) -> int:
+    """How many coordinates more than one sample has: certainly, or but for a chance of 1e-15.
+
+    A coordinate is shared with the chance that a Binomial(n, s/(d-1)) is at least 2. These events are
+    negatively associated, so Bernstein's inequality holds for their number.
+    """
+    one = p.s / (p.d - 1)
+    expected = (p.d - 1) * (1 - (1 - one) ** p.n - p.n * one * (1 - one) ** (p.n - 1))
+    rare = -math.log(1e-15)
+    likely = expected + rare / 3 + math.sqrt(rare**2 / 9 + 2 * rare * expected)
+    return min(p.n * p.s // 2, p.d - 1, math.ceil(likely))
+
+
+def _picks(chosen: Bool[Array, " d"], most: int, dtype: np.dtype) -> Float[Array, "d most"]:
+    """The matrix that picks the chosen coordinates, with zero columns behind them."""
+    index = jnp.flatnonzero(chosen, size=most, fill_value=chosen.size)
+    return (jnp.arange(chosen.size)[:, None] == index[None, :]).astype(dtype)
 
 
 def sample(
@@ -191,4 +242,4 @@ def sample(
     label, patch = jax.random.split(key)
     y = jax.random.rademacher(label, (batch,), float_dtype(p.precision))
     signal = jnp.zeros((batch, p.d), y.dtype).at[:, 0].set(p.signal * y)
-    return jnp.stack([signal, dense(*noise(patch, p, batch), p.d)], axis=1), y
+    return jnp.stack([signal, noise(patch, p, batch)], axis=1), y
