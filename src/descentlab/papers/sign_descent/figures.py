@@ -17,6 +17,7 @@ from descentlab.papers.sign_descent.runs import (
     ADAM,
     ADAM_NEAR_ZERO,
     GD,
+    LONG,
     PRECISION,
     SIGN,
     SIGNALS,
@@ -320,9 +321,9 @@ def draw_snr(**runs: xr.Dataset) -> Canvas:
 
 @style()
 def draw_precision(**runs: xr.Dataset) -> Canvas:
-    """Exact zeros in the gradient, s_21 and the query noise, by precision and form of the gradient."""
-    figure, axes = panels(1, 3, (2.4, 2.2))
-    zeros, softmaxes, turned = axes[0]
+    """Exact zeros in the gradient that is used, and signs that autodiff would get wrong, by precision."""
+    figure, axes = panels(1, 2, (3.0, 2.2))
+    zeros, wrong = axes[0]
     kinds = {
         "plain_32": ("32 bits, autodiff", VERMILION, "-"),
         "stable_32": ("32 bits, stable form", ORANGE, "--"),
@@ -330,24 +331,46 @@ def draw_precision(**runs: xr.Dataset) -> Canvas:
         "stable_64": ("64 bits, stable form", BLACK, "--"),
     }
     for name, (label, color, line) in kinds.items():
-        run = runs[name]
-        band(zeros, run["zero_share"], label, color, linestyle=line)
-        band(softmaxes, run["log_softmax_21"].mean("sample") / np.log(10), label, color, linestyle=line)
-        band(turned, run["query_turned"], label, color, linestyle=line)
-        for ax in axes[0]:
-            time_axis(ax, run, "log")
-    for name, color in (("stable_32", VERMILION), ("stable_64", BLUE)):
-        label = kinds[name.replace("stable", "plain")][0] + ", at the weights of the stable form"
-        band(zeros, runs[name]["plain_zero_share"], label, color, linestyle=":")
-    for ax, title in ((zeros, "exact zeros in the gradient"), (turned, "query noise turned")):
+        band(zeros, runs[name]["zero_share"], label, color, linestyle=line)
+        time_axis(zeros, runs[name], "log")
+    for name in ("plain_32", "plain_64"):
+        label, color, line = kinds[name]
+        stable = runs[name.replace("plain", "stable")]
+        band(wrong, stable["plain_wrong_share"], label, color, linestyle=line)
+        time_axis(wrong, stable, "log")
+    zeros.set_title("exact zeros in the gradient used")
+    wrong.set_title("signs that autodiff gets wrong")
+    for ax in axes[0]:
         ax.set_ylim(-0.04, 1.04)
-        ax.set_title(title)
         ax.set_ylabel("share")
-    for bits in (np.float32, np.float64):
-        softmaxes.axhline(np.log10(np.finfo(bits).epsneg), color=GREY, lw=0.5, zorder=0)
-    softmaxes.set_ylim(max(-40.0, softmaxes.get_ylim()[0]), 1)
-    softmaxes.set_title("$s_{i,21}$, geometric mean")
-    softmaxes.set_ylabel("$\\log_{10} s_{21}$")
+    legend(figure, columns=2)
+    return figure
+
+
+@style()
+def draw_test_loss(run: xr.Dataset) -> Canvas:
+    """Training and test loss far beyond the slides' horizon, and one against the other."""
+    figure, axes = panels(1, 2, (3.0, 2.2))
+    both, against = axes[0]
+    band(both, run["training_loss"], "training loss $L_S$", BLACK)
+    band(both, run["test_loss"], "test loss $L_D$", VERMILION)
+    time_axis(both, run, "log")
+    both.set_yscale("log")
+    both.set_ylim(max(1e-12, float(run["training_loss"].min())), 10)
+    both.set_ylabel("loss")
+    depth = -np.log(run["training_loss"].values)
+    for x, y in zip(depth, run["test_loss"].values, strict=True):
+        late = x > 1
+        against.plot(x[late], y[late], color=VERMILION, lw=0.7, alpha=0.6)
+    if (depth > 10).any():
+        guide = np.array([max(10.0, depth.max() / 10), depth.max()])
+        against.plot(
+            guide, run["test_loss"].values.max() * guide / guide[-1], color=GREY, ls="--", label="slope 1"
+        )
+    against.set_xscale("log")
+    against.set_yscale("log")
+    against.set_xlabel("$\\log(1/L_S)$")
+    against.set_ylabel("test loss")
     legend(figure, columns=3)
     return figure
 
@@ -462,11 +485,23 @@ FIGURES: tuple[Figure | Table, ...] = (
     ),
     Figure(
         "figure_precision",
-        "SignGD by precision and form of the gradient: exact zeros in the active query and key gradient, "
-        "where a weight stands still, s_21 with the rounding units of both precisions (grey lines), and the"
-        " query noise that has turned. Not in the paper.",
+        "SignGD by precision: exact zeros in the active query and key gradient that a run uses, where a "
+        "weight stands still, and the share of signs that autodiff of the plain softmax loss gets wrong at "
+        "the weights of a run with the stable form. Not in the paper.",
         draw_precision,
         runs=PRECISION,
         claims=("key_noise_turns_before_query_noise",),
+    ),
+    Figure(
+        "figure_test_loss",
+        "SignGD at ten times the slides' horizon: training and test loss over time, and the test loss of "
+        "every seed against log(1/L_S), with a line of slope 1. Not in the paper.",
+        draw_test_loss,
+        runs={"run": LONG},
+        claims=(
+            "test_loss_stays_constant",
+            "training_loss_decays_exponentially",
+            "value_noise_grows_linearly",
+        ),
     ),
 )
