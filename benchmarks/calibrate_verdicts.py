@@ -28,6 +28,7 @@ import xarray as xr
 from descentlab import estimate, law
 from descentlab.claim import Claim, Outcome, judge
 from descentlab.estimate import Interval
+from descentlab.rival import rivals
 
 MOST_WRONG = 0.01
 LEAST_POWER = 0.95
@@ -188,7 +189,7 @@ def rival(rng: Rng) -> Experiment:
     wrong = Outcome.REFUTED if planted == claimed else Outcome.SUPPORTED
 
     def measure(run: xr.Dataset) -> estimate.Estimate:
-        return law.rivals(run["loss"], names[claimed], names[1 - claimed])
+        return rivals(run["loss"], names[claimed], names[1 - claimed])
 
     return Experiment(data, Claim("planted", "none", "Law fits better.", measure, Interval(0)), wrong)
 

@@ -170,7 +170,7 @@ def test_short_runs_are_out_of_regime(tmp_path: Path):
 
 
 def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path):
-    words = ["run", *TINY, "--set", "detail=false", "--steps", "60000", "--seeds", "2", "--json"]
+    words = ["run", *TINY, "--set", "detail=false", "--steps", "300000", "--seeds", "2", "--json"]
     whole = json.loads(descentlab(*words, store=tmp_path / "whole").stdout)
     rng, cut = random.Random(0), tmp_path / "cut"
     command = [sys.executable, "-m", "descentlab", *words, "--store", str(cut)]

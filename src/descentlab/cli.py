@@ -36,6 +36,8 @@ Steps = Annotated[int | None, typer.Option("--steps", help="The horizon; short f
 StoreDir = Annotated[
     Path | None, typer.Option("--store", help="The store [default: $DESCENTLAB_STORE, else ./store].")
 ]
+Scale = Annotated[str, typer.Option(metavar="quick|paper", help="Which preset.")]
+Out = Annotated[Path, typer.Option(help="Folder of the report.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
@@ -164,48 +166,38 @@ def reproduce(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers [default: all].")
     ] = None,
-    scale: Annotated[str, typer.Option(metavar="quick|paper", help="Which preset.")] = "quick",
+    scale: Scale = "quick",
     seeds: Seeds = SEEDS,
     store: StoreDir = None,
-    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
+    out: Out = Path("report"),
 ) -> None:
     """The main job: runs, judges, draws and reports everything."""
-    sections = _sections(names, scale, seeds, store)
-    _write_report(sections, out)
+    from descentlab import paper
+    from descentlab.reproduce import reproduce
+
+    chosen = [_chosen(name, scale, [], None, seeds) for name in names or paper.names()]
+    path, broken = reproduce(chosen, scale, seeds, store, out)
+    print(path.resolve())
+    if broken:
+        raise typer.Exit(1)
 
 
 @app.command()
 def report(
-    scale: Annotated[str, typer.Option(metavar="quick|paper", help="Which preset.")] = "quick",
-    seeds: Seeds = SEEDS,
-    store: StoreDir = None,
-    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
+    scale: Scale = "quick", seeds: Seeds = SEEDS, store: StoreDir = None, out: Out = Path("report")
 ) -> None:
     """Writes the report again from the store; trains only what the store lacks."""
-    _write_report(_sections(None, scale, seeds, store), out)
+    reproduce(None, scale, seeds, store, out)
 
 
 @app.command()
 def doctor(store: StoreDir = None) -> None:
     """Versions, devices, a numerical self-test, and the store's health."""
-    import jax
+    from descentlab.doctor import examine
 
-    from descentlab import numerics
-    from descentlab.store import Store, provenance
-
-    numerics.configure()
-    for name, version in provenance()["versions"].items():
-        print(f"{name:12s} {version}")
-    print(f"{'devices':12s} {', '.join(str(d) for d in jax.devices())}")
-    print(f"{'cache':12s} {numerics.cache_dir()}")
-    wrong = numerics.miscompilations()
-    print(f"{'self-test':12s} {'compiled programs agree with NumPy' if not wrong else 'WRONG NUMBERS'}")
-    here = Store(store)
-    problems = here.problems()
-    print(f"{'store':12s} {here.path.resolve()}: {len(here.ids())} runs, {len(problems)} problems")
-    for line in [*wrong, *problems]:
-        print(f"  {line}")
-    if wrong or problems:
+    lines, problems = examine(store)
+    print("\n".join([*lines, *(f"  {problem}" for problem in problems)]))
+    if problems:
         raise typer.Exit(1)
 
 
@@ -245,37 +237,6 @@ def _expectations(path: Path) -> dict[str, str]:
         return {c["claim"]: c["outcome"] for c in json.loads(path.read_text())["claims"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Usage(f"--expect takes a file written by `judge --json`, got {path} ({error}).") from None
-
-
-def _sections(names: list[str] | None, scale: str, seeds: int, store: Path | None) -> list[Any]:
-    from descentlab import experiment, paper
-    from descentlab.report import Section
-    from descentlab.store import Store
-    from descentlab.terminal import Bars
-
-    chosen = [_chosen(name, scale, [], None, seeds) for name in names or paper.names()]
-    sections = []
-    with Bars() as watcher:
-        for found, preset in chosen:
-            claims = [c for c in found.claims if scale in c.presets]
-            needs = [*claims, *found.figures]
-            watcher.plan(found, experiment.needed(preset, needs), seeds, Store(store))
-            runs = experiment.gather(found, preset, needs, seeds, Store(store), watcher)
-            verdicts = experiment.verdicts(claims, preset, runs)
-            sections.append(Section(found, scale, preset, seeds, verdicts, runs))
-    return sections
-
-
-def _write_report(sections: list[Any], out: Path) -> None:
-    from descentlab.report import write
-    from descentlab.terminal import print_verdicts
-
-    for section in sections:
-        print_verdicts(section.verdicts)
-    path = write(sections, out)
-    print(path.resolve())
-    if any(v.outcome == "BROKEN" for section in sections for v in section.verdicts):
-        raise typer.Exit(1)
 
 
 def _print_json(document: Any) -> None:

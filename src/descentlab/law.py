@@ -16,14 +16,13 @@ where "clearly" is a one-sided t-test over seeds. docs/verdicts.md says how ofte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from scipy import optimize, special
 
-from descentlab.estimate import Broken, Estimate, mean, refuse, student, trajectories
+from descentlab.estimate import Broken, Estimate, refuse, student, trajectories
 from descentlab.spread import Hull, Student
 
 # The default window drops this share of the range of log t, at its start, where constants rule.
@@ -38,14 +37,6 @@ FEWEST_RECORDS = 4
 # Stretch exponents are looked for in this range: beyond it a law is a jump or a constant.
 STRETCHES = (-4.0, 8.0)
 
-# Two-parameter laws log y = offset(t) + a - c g(t): the shape g, the offset, and the t they must exceed.
-LAWS: dict[str, tuple[Callable[..., Any], Callable[..., Any], float]] = {
-    "exponential": (lambda t: t, np.zeros_like, -math.inf),
-    "gaussian": (np.square, np.zeros_like, -math.inf),
-    "power": (np.log, np.zeros_like, 0.0),
-    "log_power": (np.log, lambda t: np.log(np.log(t)), 1.0),
-}
-
 
 def exponent(series: xr.DataArray, against: xr.DataArray | None = None, window: Any = None) -> Estimate:
     """Log-log slope of the series against its step, or against another series recorded with it."""
@@ -55,7 +46,7 @@ def exponent(series: xr.DataArray, against: xr.DataArray | None = None, window: 
     x = xr.zeros_like(series, dtype=float) + series["step"] if against is None else trajectories(against)
     if x.shape != series.shape or np.any(x["step"].values != series["step"].values):
         raise Broken(f"{series.name} and {x.name} must be recorded at the same steps for the same seeds.")
-    log_x, log_y = _logarithms(x, inside), _logarithms(series, inside)
+    log_x, log_y = logarithms(x, inside), logarithms(series, inside)
     origin = min(0.0, log_x[0, 0]) if against is None else log_x[:, :1]
     clock = 1 + np.abs(log_x - origin)
 
@@ -127,7 +118,7 @@ def stretches(
     """
     series = trajectories(series)
     steps, inside = _records(series, window)
-    log_y = series.values[:, inside] if log else _logarithms(series, inside)
+    log_y = series.values[:, inside] if log else logarithms(series, inside)
     later = _parts(steps, 2)[1]
     falls = log_y[:, later[0]] > log_y[:, -1]
     whole = np.array([_shape(steps, seed) for seed in log_y])
@@ -135,46 +126,7 @@ def stretches(
     return np.where(falls, late, np.nan), whole, steps
 
 
-def rivals(series: xr.DataArray, law: str, rival: str, window: Any = None, log: bool = False) -> Estimate:
-    """The mean over seeds of `preference`; the order "the law fits better" predicts [0, inf)."""
-    scores = preference(series, law, rival, window, log)
-    low, high = _window(series["step"].values.astype(float), window)
-    return mean(scores, range={"step": (np.min(low), np.max(high))})
-
-
-def preference(
-    series: xr.DataArray, law: str, rival: str, window: Any = None, log: bool = False
-) -> np.ndarray:
-    """½ log(RSS of the rival / RSS of the law) of each seed, fitted to log y: positive favours the law.
-
-    That is the difference of Gaussian log-likelihoods per record; both laws have two parameters. `window`
-    is (low, high), each a step or one step per seed.
-    """
-    for name in (law, rival):
-        if name not in LAWS:
-            raise ValueError(f"A law is one of {', '.join(LAWS)}; got {name!r}.")
-    series, steps = trajectories(series), series["step"].values.astype(float)
-    lows, highs = (np.broadcast_to(end, series.sizes["seed"]) for end in _window(steps, window))
-    after = max(LAWS[law][2], LAWS[rival][2])
-    scores = []
-    for seed, (low, high) in enumerate(zip(lows, highs, strict=True)):
-        inside = (steps >= low) & (steps <= high) & (steps > after)
-        if inside.sum() < FEWEST_RECORDS:
-            raise Broken(
-                f"{series.name} has {inside.sum()} records of seed {seed} in steps {low:g} to {high:g}, "
-                f"{FEWEST_RECORDS} are needed."
-            )
-        one = series.isel(seed=[seed])
-        log_y = one.values[0, inside] if log else _logarithms(one, inside)[0]
-        own, other = (
-            _misfit(g(steps[inside]), log_y - offset(steps[inside]))
-            for g, offset, _ in (LAWS[law], LAWS[rival])
-        )
-        scores.append(0.5 * np.log(other / own))
-    return np.array(scores)
-
-
-def _window(steps: np.ndarray, window: Any) -> tuple[Any, Any]:
+def window_of(steps: np.ndarray, window: Any) -> tuple[Any, Any]:
     """The window, by default the last three quarters of the range of log t."""
     if window is not None:
         low, high = window
@@ -190,7 +142,7 @@ def _window(steps: np.ndarray, window: Any) -> tuple[Any, Any]:
 def _records(series: xr.DataArray, window: Any) -> tuple[np.ndarray, np.ndarray]:
     """The positive steps in the window, and which of all records they are."""
     steps = series["step"].values.astype(float)
-    low, high = _window(steps, window)
+    low, high = window_of(steps, window)
     inside = (steps >= low) & (steps <= high) & (steps > 0)
     return steps[inside], inside
 
@@ -209,7 +161,8 @@ def _parts(steps: np.ndarray, count: int) -> list[np.ndarray]:
     return parts
 
 
-def _logarithms(series: xr.DataArray, inside: np.ndarray) -> np.ndarray:
+def logarithms(series: xr.DataArray, inside: np.ndarray) -> np.ndarray:
+    """log y at the records inside the window; Broken, with the place, where y is not positive."""
     bad = np.argwhere((series.values <= 0) & inside)
     if bad.size > 0:
         refuse(series, bad[0], "where a law needs a positive value")
@@ -240,17 +193,17 @@ def _shape(steps: np.ndarray, log_y: np.ndarray) -> float:
     """The p that fits log y = a - c (t^p - 1)/p best, a and c being projected out."""
     times = steps / steps[-1]
 
-    def misfit(p: float) -> float:
-        return _misfit(special.boxcox(times, p), log_y)
+    def misses(p: float) -> float:
+        return misfit(special.boxcox(times, p), log_y)
 
     grid = np.linspace(*STRETCHES, 49)
-    best = int(np.argmin([misfit(float(p)) for p in grid]))
+    best = int(np.argmin([misses(float(p)) for p in grid]))
     bracket = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
-    fit: Any = optimize.minimize_scalar(misfit, bounds=bracket, method="bounded", options={"xatol": 1e-8})
+    fit: Any = optimize.minimize_scalar(misses, bounds=bracket, method="bounded", options={"xatol": 1e-8})
     return float(fit.x)
 
 
-def _misfit(x: np.ndarray, y: np.ndarray) -> float:
+def misfit(x: np.ndarray, y: np.ndarray) -> float:
     """Mean squared residual of the line through (x, y), not below rounding."""
     x, y = x - x.mean(), y - y.mean()
     rounding = (1e-13 * (1 + np.abs(y).max())) ** 2

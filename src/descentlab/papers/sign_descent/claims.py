@@ -22,9 +22,10 @@ from descentlab.estimate import (
     mean,
     student,
 )
-from descentlab.law import exponent, preference, stretch, stretches
+from descentlab.law import exponent, stretch, stretches
 from descentlab.papers.sign_descent.runs import ADAM, ADAM_NEAR_ZERO, GD, LONG, SIGN, numbered
 from descentlab.papers.sign_descent.stages import SLIDES, log_turning_ratio, softmax, stage_times
+from descentlab.rival import preference
 from descentlab.spread import Hull
 
 STRONG_SIGNAL = Mutant("gradient descent on a strong signal", {"optimizer": "gd", "eta": 0.1, "signal": 3.0})
@@ -43,9 +44,9 @@ def at(run: xr.Dataset, name: str, step: int) -> xr.DataArray:
     return run[name].sel(step=step)
 
 
-def upto(run: xr.Dataset, **further: float) -> dict[str, tuple[float, float]]:
-    """The range of steps behind an estimate."""
-    return {"step": (0, float(further.get("last", run["step"][-1])))}
+def upto(run: xr.Dataset, last: int | None = None) -> dict[str, tuple[float, float]]:
+    """The range of steps behind an estimate: from the start to `last`, or to the end."""
+    return {"step": (0.0, float(run["step"][-1] if last is None else last))}
 
 
 # ---------------------------------------------------------------- stage I
@@ -209,7 +210,8 @@ def largest_stage_gap(sign: xr.Dataset, near_zero: xr.Dataset, default: xr.Datas
             if not np.isfinite(reference[name]).all():
                 raise Broken(f"SignGD does not reach {name} in {horizon:.0f} steps in every seed.")
             open_end |= not np.isfinite(time).all()
-            gaps.append(np.abs(np.log(np.minimum(time, horizon) / reference[name])))
+            # What holds at the start already counts as reached by the first step.
+            gaps.append(np.abs(np.log(np.clip(time, 1, horizon) / np.maximum(reference[name], 1))))
     drift = (0.0, np.inf if open_end else 0.0)
     notes = {"median_gap": float(np.median(gaps))}
     return mean(np.max(gaps, axis=0), drift=drift, range=upto(sign), notes=notes)

@@ -1,0 +1,25 @@
+"""From import to the verdict on a claim of your own, on a run of your own."""
+
+from tempfile import TemporaryDirectory
+
+from descentlab import Claim, Interval, Store, judge, load
+from descentlab.estimate import mean
+from descentlab.experiment import run
+from descentlab.papers.sign_descent import PRESETS
+
+paper = load("sign_descent")
+preset = PRESETS["tiny"].replace(signal=2.0, steps=400)
+with TemporaryDirectory() as folder:
+    result = run(paper, preset, seeds=4, store=Store(folder))
+
+claim = Claim(
+    name="value_signal_follows_its_step",
+    cite="this example",
+    statement="Every step of SignGD adds 2 eta |mu| to <v, mu>.",
+    measure=lambda run: mean((run["value_signal"].isel(step=-1) - run["value_signal"].isel(step=0)).values),
+    predicts=Interval.around(2 * preset.eta * preset.signal * preset.steps, 1e-9),
+)
+print(judge(claim, result.data))
+print(
+    f"signal-noise ratio {preset.snr:.3f}; final test loss per seed {result.data['test_loss'][:, -1].values}"
+)
