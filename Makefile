@@ -2,6 +2,7 @@
 # make test        set up, then all checks
 # make bench       the lab against PyTorch (in a virtual environment of its own)
 # make calibrate   how often verdicts are wrong on planted data
+# make readme      README's verdict table and picture anew
 
 # The newest suitable Python: 3.12 or newer gets jax >= 0.12, 3.11 gets jax 0.8.
 PYTHON ?= $(shell for p in python3.12 python3.13 python3 python3.11 python; do \
@@ -9,7 +10,7 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3 python3.11 python; do \
 BIN := .venv/bin
 JOBS ?= 2
 
-.PHONY: reproduce test setup lint types pytest examples bench calibrate clean
+.PHONY: reproduce test setup lint types pytest examples bench calibrate readme clean
 
 reproduce: setup
 	$(BIN)/descentlab reproduce
@@ -38,10 +39,14 @@ examples:
 	for example in examples/*.py; do $(BIN)/python $$example || exit 1; done
 
 bench: setup
+	$(BIN)/python benchmarks/torch_environment.py
 	$(BIN)/python benchmarks/sign_descent.py
 
 calibrate: setup
 	$(BIN)/python benchmarks/calibrate_verdicts.py
+
+readme: setup
+	$(BIN)/python docs/refresh_readme.py
 
 clean:
 	rm -rf .venv .venv-torch .pytest_cache .ruff_cache .hypothesis
