@@ -50,7 +50,7 @@ def test_papers_lists_what_there_is():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", *TINY, "--set", "d=-3"], "d takes a whole number >= 2 and <= 1e+06, got d=-3."),
+        (["run", *TINY, "--set", "d=-3"], "d takes a whole number >= 2 and <= 100000, got d=-3."),
         (["run", *TINY, "--set", "nosuch=1"], "nosuch is not a setting; there are n, d, s,"),
         (["judge", *TINY, "--set", "n=abc"], "n takes a whole number >= 1 and <= 10000, got n=abc."),
         (["run", *TINY, "--set", "s=400"], "s takes a whole number <= d - 1 = 399, got s=400."),
@@ -170,23 +170,24 @@ def test_short_runs_are_out_of_regime(tmp_path: Path):
 
 
 def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path):
-    words = ["run", *TINY, "--set", "detail=false", "--steps", "300000", "--seeds", "2", "--json"]
+    words = ["run", *TINY, "--set", "detail=false", "--steps", "500000", "--seeds", "2", "--json"]
     whole = json.loads(descentlab(*words, store=tmp_path / "whole").stdout)
     rng, cut = random.Random(0), tmp_path / "cut"
     command = [sys.executable, "-m", "descentlab", *words, "--store", str(cut)]
-    resumed, patience = False, rng.uniform(0.0, 0.5)
+    resumed = 0
     for _ in range(3):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(600):
-            # Wait for a checkpoint, so that there is something to resume, then die at a random moment.
-            if process.poll() is not None or list(cut.glob("*/checkpoint-*.npz")):
-                break
-            time.sleep(0.05)
-        time.sleep(patience)
+        began = time.time()
+        # Wait for a checkpoint of this very process, so that a resumed run is killed too; then a random moment.
+        while process.poll() is None and not any(
+            path.stat().st_mtime > began for path in cut.glob("*/checkpoint-*.npz")
+        ):
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0.0, 0.5))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        resumed = resumed or bool(list(cut.glob("*/checkpoint-*.npz")))
-    assert resumed, "the run was over before it could be killed"
+        resumed += bool(list(cut.glob("*/checkpoint-*.npz")))
+    assert resumed >= 2, "the run was over before it could be killed"
     done = descentlab(*words, store=cut)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -196,6 +197,23 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path):
         for name in a:
             assert a[name].values.tobytes() == b[name].values.tobytes(), name
     assert not list(cut.glob("*/checkpoint-*.npz"))
+
+
+def test_report_trains_nothing(store: Store, tmp_path: Path):
+    empty = descentlab("report", "--out", str(tmp_path / "report"), store=tmp_path / "empty")
+    assert empty.returncode == 1
+    assert "`descentlab reproduce` makes one" in empty.stderr
+    assert not (tmp_path / "empty").exists()
+    made = descentlab(
+        "reproduce", "--scale", "tiny", "--seeds", "6", "--out", str(tmp_path / "a"), store=store.path
+    )
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.splitlines()[-1] == str(tmp_path / "a" / "index.html")
+    before = {path: path.stat().st_mtime_ns for path in store.path.rglob("*.nc")}
+    again = descentlab("report", "--out", str(tmp_path / "b"), store=store.path)
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "b" / "index.html").stat().st_size > 100_000
+    assert before == {path: path.stat().st_mtime_ns for path in store.path.rglob("*.nc")}
 
 
 def test_doctor_finds_a_damaged_entry(tmp_path: Path):

@@ -1,6 +1,8 @@
 """What every paper must be, checked by discovery."""
 
 import inspect
+import json
+from pathlib import Path
 
 import matplotlib.figure
 import numpy as np
@@ -15,6 +17,7 @@ from descentlab.store import Store
 
 PAPERS = [paper.load(name) for name in paper.names()]
 SEEDS = 6
+RECORDED = Path(__file__).parent / "recorded"
 by_paper = pytest.mark.parametrize("p", PAPERS, ids=lambda p: p.name)
 by_mutant = pytest.mark.parametrize(
     ("p", "claim", "mutant"),
@@ -76,6 +79,14 @@ def test_the_real_thing_is_judged_whole(p: Paper, store: Store):
         assert verdict.seeds == SEEDS
         assert verdict.range
         assert verdict.runs
+    recorded = json.loads((RECORDED / f"{p.name}.json").read_text())
+    found = {v.claim: str(v.outcome) for v in verdicts}
+    contradicted = {
+        name: found[name] for name in recorded if {found[name], recorded[name]} == {"SUPPORTED", "REFUTED"}
+    }
+    assert not contradicted
+    # What is near a decision may go over by rounding on another machine; most must stay decided.
+    assert sum(found[name] == outcome for name, outcome in recorded.items()) >= len(recorded) - 2
 
 
 @by_figure

@@ -78,13 +78,19 @@ def test_a_run_cut_anywhere_equals_the_uncut_one_bit_for_bit(monkeypatch: pytest
     p = Bowl(noise=0.3)
     whole = rollout(BOWL, p, range(3), STEPS)
     kept: list[Checkpoint] = []
-    rollout(BOWL, p, range(3), STEPS, keep=kept.append, keep_every=-1.0)
-    assert [c.step for c in kept] == [0, 1, 5]
+    with monkeypatch.context() as patch:
+        patch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)
+        same(whole, rollout(BOWL, p, range(3), STEPS, keep=kept.append, keep_every=-1.0))
+    assert [c.step for c in kept] == list(range(1, 20))
     for checkpoint in kept:
         through_disk = Checkpoint.from_arrays(checkpoint.arrays())
         same(whole, rollout(BOWL, p, range(3), STEPS, resume=through_disk))
-    monkeypatch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)
-    same(whole, rollout(BOWL, p, range(3), STEPS))
+
+
+@pytest.mark.parametrize("records", [[1, 2], [0, 2, 2], [0, 3, 1]])
+def test_records_begin_at_the_start_and_increase(records: list[int]):
+    with pytest.raises(ValueError, match="records must begin at 0 and increase"):
+        rollout(BOWL, Bowl(), range(1), np.array(records))
 
 
 def test_precision_is_the_presets():

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from descentlab.store import Store, StoreError, replace, run_id
 
-RUN = "paper-0123456789abcdef"
+ABOUT = {"paper": "paper", "code": "v1", "settings": {"n": 1, "eta": 0.1}, "seconds": 1.0}
+RUN = run_id("paper", "v1", {"n": 1, "eta": 0.1})
 values = st.one_of(
     st.integers(-10, 10), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=3), st.booleans()
 )
@@ -27,7 +28,7 @@ def trajectory(seeds: int) -> xr.Dataset:
 def filled(tmp_path: Path) -> Store:
     store = Store(tmp_path / "store")
     with store.lock(RUN):
-        store.write(RUN, trajectory(2), {"paper": "paper", "seconds": 1.0})
+        store.write(RUN, trajectory(2), ABOUT)
     return store
 
 
@@ -53,7 +54,7 @@ def test_what_is_written_is_read_back(filled: Store):
 
 
 def test_more_seeds_replace_fewer(filled: Store):
-    filled.write(RUN, trajectory(5), {})
+    filled.write(RUN, trajectory(5), ABOUT)
     data = filled.read(RUN)
     assert data is not None
     assert data.sizes["seed"] == 5
@@ -64,6 +65,12 @@ def test_nothing_is_no_run(tmp_path: Path):
     store = Store(tmp_path)
     assert store.read(RUN) is None
     assert store.ids() == []
+
+
+def edit(folder: Path, **changes) -> None:
+    """Changes entries of a manifest; None removes one."""
+    manifest = json.loads((folder / "run.json").read_text()) | changes
+    (folder / "run.json").write_text(json.dumps({k: v for k, v in manifest.items() if v is not None}))
 
 
 def flip(path: Path) -> None:
@@ -83,20 +90,32 @@ def flip(path: Path) -> None:
         (lambda f: (f / "seeds-2.nc").unlink(), r"seeds-2\.nc is missing"),
         (lambda f: (f / "run.json").write_text("{"), r"run\.json is damaged"),
         (lambda f: (f / "run.json").write_text("[]"), r"run\.json is foreign"),
-        (
-            lambda f: (f / "run.json").write_text(
-                json.dumps(json.loads((f / "run.json").read_text()) | {"run": "x"})
-            ),
-            r"run\.json is foreign",
-        ),
+        (lambda f: edit(f, run="x"), r"run\.json is foreign"),
+        (lambda f: edit(f, settings={"n": 2, "eta": 0.1}), r"run\.json is foreign"),
+        (lambda f: edit(f, sha256=None), r"run\.json is foreign"),
     ],
-    ids=["altered", "truncated", "missing", "half a manifest", "no manifest", "another's manifest"],
+    ids=[
+        "altered",
+        "truncated",
+        "missing",
+        "half a manifest",
+        "no manifest",
+        "another's",
+        "edited",
+        "incomplete",
+    ],
 )
 def test_damage_is_named(filled: Store, damage, message: str):
     damage(filled.folder(RUN))
     with pytest.raises(StoreError, match=message):
         filled.read(RUN)
     assert len(filled.problems()) == 1
+
+
+def test_foreign_folders_are_named(filled: Store):
+    (filled.path / "my-notes").mkdir()
+    assert filled.ids() == [RUN]
+    assert filled.problems() == [f"{filled.path / 'my-notes'} is no run of this store."]
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -132,7 +151,7 @@ def add_one_seed(path: Path, times: int) -> None:
     for _ in range(times):
         with store.lock(RUN):
             data = store.read(RUN)
-            store.write(RUN, trajectory(1 if data is None else data.sizes["seed"] + 1), {})
+            store.write(RUN, trajectory(1 if data is None else data.sizes["seed"] + 1), ABOUT)
 
 
 def test_two_processes_on_one_store_lose_nothing(tmp_path: Path):

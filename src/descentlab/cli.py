@@ -8,7 +8,7 @@ messages go to standard error. Exit codes: 0 done, 1 something is BROKEN, 2 wron
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -58,8 +58,6 @@ def main() -> None:
         _fail(f"descentlab: {error}", 1)
     except OSError as error:
         _fail(f"descentlab: {error.strerror or error}: {error.filename or ''}", 1)
-    except KeyboardInterrupt:
-        _fail("descentlab: stopped; the same command goes on from here.", 130)
 
 
 @app.command()
@@ -112,6 +110,8 @@ def run(
         })  # fmt: skip
     else:
         print(f"{result.id}: {seeds} seeds, {result.seconds:.1f} s\n{result.path}")
+        for name, value in settings.derived().items():
+            print(f"  {name:24s} {short(value)}")
         for name, summary in last.items():
             print(f"  {name:24s} {short(summary['mean'])} ± {short(summary['std'])}")
     if broken:
@@ -183,11 +183,17 @@ def reproduce(
 
 
 @app.command()
-def report(
-    scale: Scale = "quick", seeds: Seeds = SEEDS, store: StoreDir = None, out: Out = Path("report")
-) -> None:
-    """Writes the report again from the store; trains only what the store lacks."""
-    reproduce(None, scale, seeds, store, out)
+def report(store: StoreDir = None, out: Out = Path("report")) -> None:
+    """Writes the report again from what the store holds; trains nothing."""
+    from descentlab import reproduce
+
+    done = reproduce.report(store, out)
+    if done is None:
+        _fail("descentlab: the store holds no paper whole; `descentlab reproduce` makes one.", 1)
+    path, broken = done
+    print(path.resolve())
+    if broken:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -243,6 +249,6 @@ def _print_json(document: Any) -> None:
     print(json.dumps(document, indent=1, allow_nan=False))
 
 
-def _fail(message: str, code: int) -> None:
+def _fail(message: str, code: int) -> NoReturn:
     print(message, file=sys.stderr)
     raise SystemExit(code)

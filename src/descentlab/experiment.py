@@ -15,7 +15,7 @@ import xarray as xr
 from descentlab.claim import Claim, Verdict, judge_family
 from descentlab.paper import Figure, Paper, Table
 from descentlab.preset import Settings
-from descentlab.store import Store, run_id
+from descentlab.store import Store, provenance, run_id
 
 Need = Claim | Figure | Table
 
@@ -71,12 +71,15 @@ def run(
         manifest = store.manifest(name) or {}
         while (have := 0 if data is None else data.sizes["seed"]) < seeds:
             fresh, seconds = _block(paper, preset, name, range(have, seeds), store, watcher, keep_every)
+            made = range(have, have + fresh.sizes["seed"])
             data = fresh if data is None else xr.concat([data, fresh], "seed")
             about = {
                 "paper": paper.name, "code": paper.code_version, "settings": preset.settings(),
                 "seconds": manifest.get("seconds", 0.0) + seconds,
+                "history": [*manifest.get("history", []), {"seeds": [made.start, made.stop], **provenance()}],
             }  # fmt: skip
             store.write(name, data, about)
+            store.drop(name, made)
             data, manifest = store.read(name), store.manifest(name) or {}
     assert data is not None
     return Run(name, preset, store.data_path(name), manifest["seconds"], data.isel(seed=slice(seeds)))
@@ -101,7 +104,6 @@ def _block(
         keep=lambda checkpoint: store.keep(name, seeds, checkpoint.arrays()), keep_every=keep_every,
     )  # fmt: skip
     watcher.end()
-    store.drop(name, seeds)
     return data, time.monotonic() - began
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from descentlab.system import System
 
 # What runs compute with; a change here makes stored runs stale like a change of the paper.
-ENGINE = ("numerics.py", "objective.py", "dynamics.py", "system.py", "rollout.py")
+ENGINE = ("numerics.py", "preset.py", "objective.py", "dynamics.py", "probe.py", "system.py", "rollout.py")
 # What only reads runs.
-READERS = ("claims.py", "figures.py", "tables.py", "runs.py", "stages.py")
+READERS = ("claims.py", "measures.py", "figures.py", "tables.py", "runs.py", "stages.py")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Paper:
 
 
 def _meaning(path: Path) -> str:
-    """A source file as its syntax tree without docstrings."""
+    """A source file without docstrings and comments, the same under every version of Python."""
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
         if (
@@ -146,7 +146,7 @@ def _meaning(path: Path) -> str:
             and ast.get_docstring(node) is not None
         ):
             node.body = node.body[1:] or [ast.Pass()]
-    return ast.dump(tree)
+    return ast.unparse(tree)
 
 
 def names() -> list[str]:

@@ -90,6 +90,10 @@ class Settings:
         """The fields by name."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
+    def derived(self) -> dict[str, float]:
+        """The numbers that follow from the fields: the class's properties by name."""
+        return {k: getattr(self, k) for k, v in vars(type(self)).items() if isinstance(v, property)}
+
 
 def parsed(f: dataclasses.Field, value: Any) -> Any:
     """The value a field holds when it is given as a word on the command line."""

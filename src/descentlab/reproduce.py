@@ -1,10 +1,10 @@
-"""The main job: everything that papers ask for is run, judged, drawn and reported."""
+"""The main job: everything that papers ask for is run, judged, drawn and reported; or reported again."""
 
 from pathlib import Path
 
 from descentlab import experiment
 from descentlab.claim import Outcome
-from descentlab.paper import Paper
+from descentlab.paper import Paper, load, names
 from descentlab.preset import Settings
 from descentlab.report import Section, write
 from descentlab.store import Store
@@ -18,13 +18,43 @@ def reproduce(
     here, sections = Store(store), []
     with Bars() as watcher:
         for paper, preset in chosen:
-            claims = [c for c in paper.claims if scale in c.presets]
-            needs = [*claims, *paper.figures]
-            watcher.plan(paper, experiment.needed(preset, needs), seeds, here)
-            runs = experiment.gather(paper, preset, needs, seeds, here, watcher)
-            verdicts = experiment.verdicts(claims, preset, runs)
-            sections.append(Section(paper, scale, preset, seeds, verdicts, runs))
-    for section in sections:
-        print_verdicts(section.verdicts)
-    broken = any(v.outcome == Outcome.BROKEN for section in sections for v in section.verdicts)
+            watcher.plan(paper, experiment.needed(preset, needs(paper, scale)), seeds, here)
+            sections.append(section(paper, scale, preset, seeds, here, watcher))
+    return finish(sections, out)
+
+
+def report(store: Path | None, out: Path) -> tuple[Path, bool] | None:
+    """The same for all that the store holds whole, training nothing; None where that is nothing."""
+    here, sections, watcher = Store(store), [], Bars()
+    for paper in (load(name) for name in names()):
+        for scale, preset in paper.presets.items():
+            wanted = experiment.needed(preset, needs(paper, scale))
+            held = [(here.manifest(experiment.identify(paper, p)) or {"seeds": 0})["seeds"] for p in wanted]
+            if all(held):
+                sections.append(section(paper, scale, preset, min(held), here, watcher))
+            elif any(held):
+                lacking = (
+                    f"{held.count(0)} of {len(held)} runs of {paper.name} at {scale} are not in the store"
+                )
+                watcher.say(f"{lacking}; `descentlab reproduce {paper.name} --scale {scale}` makes them")
+    return finish(sections, out) if sections else None
+
+
+def needs(paper: Paper, scale: str) -> list[experiment.Need]:
+    """The claims that belong to a preset, and all figures."""
+    return [*(claim for claim in paper.claims if scale in claim.presets), *paper.figures]
+
+
+def section(paper: Paper, scale: str, preset: Settings, seeds: int, store: Store, watcher: Bars) -> Section:
+    """One paper at one preset, judged."""
+    runs = experiment.gather(paper, preset, needs(paper, scale), seeds, store, watcher)
+    claims = [claim for claim in paper.claims if scale in claim.presets]
+    return Section(paper, scale, preset, seeds, experiment.verdicts(claims, preset, runs), runs)
+
+
+def finish(sections: list[Section], out: Path) -> tuple[Path, bool]:
+    """Prints the verdicts and writes the report."""
+    for one in sections:
+        print_verdicts(one.verdicts)
+    broken = any(v.outcome == Outcome.BROKEN for one in sections for v in one.verdicts)
     return write(sections, out), broken

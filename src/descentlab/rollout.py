@@ -80,6 +80,8 @@ def rollout(
     leaves, keys = _arguments(preset, seeds)
     tasks, states = system.start(keys, leaves)
     grid = np.asarray(records)
+    if grid[0] != 0 or np.any(np.diff(grid) <= 0):
+        raise ValueError(f"records must begin at 0 and increase, got {grid.tolist()}.")
     rows: dict[str, list[np.ndarray]] = {}
     diverged_at = np.full(len(seeds), -1)
     step = 0
@@ -93,29 +95,24 @@ def rollout(
     while done < len(grid):
         while step < grid[done]:
             target, began = min(int(grid[done]), step + piece), time.monotonic()
-            before, states = (
-                states,
-                jax.block_until_ready(system.advance(keys, tasks, states, leaves, step, target)),
-            )
-            for i in np.flatnonzero(~np.asarray(system.sound(states))[: len(seeds)] & (diverged_at < 0)):
-                diverged_at[i] = _first_unsound(system, keys, tasks, before, leaves, step, target, int(i))
+            after = jax.block_until_ready(system.advance(keys, tasks, states, leaves, step, target))
+            for i in np.flatnonzero(~np.asarray(system.sound(after))[: len(seeds)] & (diverged_at < 0)):
+                diverged_at[i] = _first_unsound(system, keys, tasks, states, leaves, step, target, int(i))
             seconds = time.monotonic() - began
             piece = max(1, min(int(piece * np.clip(PIECE_SECONDS / max(seconds, 1e-6), 0.5, 4)), 2**40))
-            step = target
-            if rows:
-                watch(Progress(step, int(grid[-1]), float(np.mean(rows[system.loss][-1]))))
+            step, states = target, after
+            watch(Progress(step, int(grid[-1]), float(np.mean(rows[system.loss][-1]))))
+            if time.monotonic() - kept > keep_every and step < grid[-1]:
+                arrays = {name: np.stack(values) for name, values in rows.items()}
+                saved = [np.asarray(x)[: len(seeds)] for x in jax.tree.leaves(states)]
+                keep(Checkpoint(step, saved, arrays, diverged_at))
+                kept = time.monotonic()
         for name, value in system.observe(tasks, states, leaves).items():
             rows.setdefault(name, []).append(np.asarray(value)[: len(seeds)])
         done += 1
         loss = rows[system.loss]
         gone = ~(np.abs(loss[-1]) <= DIVERGED * np.maximum(np.abs(loss[0]), 1e-12)) & (diverged_at < 0)
         diverged_at[gone] = step
-        watch(Progress(step, int(grid[-1]), float(np.mean(loss[-1]))))
-        if time.monotonic() - kept > keep_every and done < len(grid):
-            arrays = {name: np.stack(values) for name, values in rows.items()}
-            saved = [np.asarray(x)[: len(seeds)] for x in jax.tree.leaves(states)]
-            keep(Checkpoint(step, saved, arrays, diverged_at))
-            kept = time.monotonic()
     states = jax.tree.map(lambda x: x[: len(seeds)], states)
     return _dataset(system.probes(preset), rows, grid, seeds, diverged_at, states)
 

@@ -30,7 +30,8 @@ from filelock import FileLock, Timeout
 
 import descentlab
 
-FORMAT = 1
+FORMAT = 1  # of an entry; part of every run's id
+RUN_NAME = re.compile(r"\w+-[0-9a-f]{16}")
 LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "scipy", "xarray")
 
 
@@ -78,7 +79,10 @@ class Store:
 
     def ids(self) -> list[str]:
         """The runs in the store, whole or cut short."""
-        return sorted(p.name for p in self.path.glob("*-*") if p.is_dir()) if self.path.is_dir() else []
+        return [name for name in self._folders() if RUN_NAME.fullmatch(name)]
+
+    def _folders(self) -> list[str]:
+        return sorted(p.name for p in self.path.iterdir() if p.is_dir()) if self.path.is_dir() else []
 
     @contextlib.contextmanager
     def lock(self, run: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -104,7 +108,12 @@ class Store:
             return None
         except ValueError as error:
             raise StoreError(f"{path} is damaged ({error}). {_remedy(path.parent)}") from None
-        if not isinstance(manifest, dict) or manifest.get("run") != run or manifest.get("format") != FORMAT:
+        try:
+            own = run_id(manifest["paper"], manifest["code"], manifest["settings"]) == run == manifest["run"]
+            whole = own and {"file", "sha256", "seeds"} <= set(manifest)
+        except (KeyError, TypeError):
+            whole = False
+        if not whole:
             raise StoreError(f"{path} is foreign: it does not describe run {run}. {_remedy(path.parent)}")
         return manifest
 
@@ -117,6 +126,8 @@ class Store:
         try:
             content = path.read_bytes()
         except FileNotFoundError:
+            if self.manifest(run) != manifest:  # another process has extended the run meanwhile
+                return self.read(run)
             raise StoreError(f"{path} is missing. {_remedy(path.parent)}") from None
         if hashlib.sha256(content).hexdigest() != manifest["sha256"]:
             raise StoreError(f"{path} is damaged: its checksum is wrong. {_remedy(path.parent)}")
@@ -140,7 +151,7 @@ class Store:
         content = buffer.getvalue()
         replace(folder / name, content)
         manifest = {
-            "format": FORMAT, "run": run, "file": name, "sha256": hashlib.sha256(content).hexdigest(),
+            "run": run, "file": name, "sha256": hashlib.sha256(content).hexdigest(),
             "seeds": data.sizes["seed"], **about, **provenance(),
         }  # fmt: skip
         replace(folder / "run.json", json.dumps(manifest, indent=1).encode())
@@ -176,7 +187,11 @@ class Store:
 
     def problems(self) -> list[str]:
         """What is wrong with the store's entries, a line each; empty if it is healthy."""
-        found = []
+        found = [
+            f"{self.path / name} is no run of this store."
+            for name in self._folders()
+            if name not in self.ids()
+        ]
         for run in self.ids():
             try:
                 self.read(run)

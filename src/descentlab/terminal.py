@@ -20,7 +20,7 @@ LONG_SECONDS = 120
 
 
 class Bars(Watcher):
-    """A bar a run on a terminal; elsewhere a line when a run starts and when it is whole."""
+    """A bar a run on a terminal; everywhere a line when a run is whole."""
 
     def __init__(self) -> None:
         self.console = Console(file=sys.stderr)
@@ -38,8 +38,10 @@ class Bars(Watcher):
             self.bars.start()
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, *exception: object) -> None:
         self.bars.stop()
+        if kind is KeyboardInterrupt:
+            self.say("stopped; the same command goes on from here")
 
     def begin(self, label: str, steps: int, seeds: int) -> None:
         """A new bar."""

@@ -7,10 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import xarray as xr
 from scipy import stats
 
+from descentlab.claim import judge
 from descentlab.papers import sign_descent as sd
 from descentlab.papers.sign_descent import setting
+from descentlab.papers.sign_descent.claims import with_decay
 from descentlab.preset import SettingError
 from descentlab.probe import log_spaced
 from descentlab.rollout import System, rollout
@@ -242,3 +245,41 @@ def test_s_must_fit_beside_the_signal():
 def test_snr_is_signal_over_noise_norm():
     p = sd.Preset(signal=2.0, sigma_p=0.5, s=16)
     assert p.snr == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------- claims on planted and real runs
+
+
+def planted_run(power: int) -> xr.Dataset:
+    """A run of four seeds whose s_21 falls like exp(-c t^power), and nothing else."""
+    steps = log_spaced(2000, dense=40, per_decade=40)
+    empty = xr.Dataset(
+        {"log_softmax_21": (("seed", "step", "sample"), np.zeros((4, steps.size, 3)))}, {"step": steps}
+    )
+    noise = np.random.default_rng(0).normal(0, 1e-3, (4, steps.size, 3))
+    return with_decay(empty, power) + noise * (empty["step"] > 0)
+
+
+@pytest.mark.parametrize(("power", "outcome"), [(1, "SUPPORTED"), (2, "REFUTED")])
+def test_decay_laws_are_told_apart(power: int, outcome: str):
+    [claim] = [c for c in sd.CLAIMS if c.name == "noise_softmax_decays_exponentially"]
+    assert judge(claim, planted_run(power)).outcome == outcome
+
+
+def test_log_loss_goes_on_where_the_loss_underflows():
+    task = sd.make_task(KEY, SMALL.replace(label_noise=0.0))
+    np.testing.assert_allclose(sd.log_loss(task.start, task), jnp.log(sd.loss(task.start, task)), rtol=1e-12)
+    trained = jax.tree.map(lambda x: 1e3 * x, task.start)._replace(v=1e4 * jnp.sum(task.zeta, axis=0))
+    margin = sd.forward(trained, SMALL.signal, task.zeta).margin
+    assert float(margin.min()) > 800
+    assert float(sd.loss(trained, task)) == 0.0
+    expected = -float(margin.min()) + np.log(np.sum(np.exp(-(margin - margin.min())))) - np.log(SMALL.n)
+    np.testing.assert_allclose(sd.log_loss(trained, task), expected, rtol=1e-12)
+
+
+def test_other_optimisers_are_out_of_regime():
+    preset = sd.PRESETS["tiny"].replace(optimizer="adam")
+    assert all(
+        [a.name for a in c.assumes if a.exact and not a.holds(preset)] == ["optimizer = sign"]
+        for c in sd.CLAIMS
+    )

@@ -39,6 +39,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.nn import log_sigmoid, softplus
+from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, ScalarLike
 
 from descentlab.dynamics import Dynamics, descent
@@ -114,6 +115,14 @@ def forward(
 def loss(w: Weights, task: Task) -> Float[Array, ""]:
     """The training loss, mean_i log(1 + exp(-y_i f_i)); u flips the labels of noisy samples."""
     return jnp.mean(softplus(-task.u * forward(w, task.preset.signal, task.zeta).margin))
+
+
+def log_loss(w: Weights, task: Task) -> Float[Array, ""]:
+    """The logarithm of the training loss, also where the loss itself is below the smallest number."""
+    margin = task.u * forward(w, task.preset.signal, task.zeta).margin
+    # log(log(1 + exp(-m))) = -m up to exp(-m) / 2.
+    each = jnp.where(margin > 30, -margin, jnp.log(softplus(-jnp.minimum(margin, 30.0))))
+    return logsumexp(each) - jnp.log(jnp.asarray(len(task.u), margin.dtype))
 
 
 def gradient(w: Weights, task: Task, *, balanced: bool = False) -> Weights:
@@ -257,6 +266,7 @@ def probes(p: Preset) -> dict[str, Probe]:
 
     found = {
         "training_loss": on_gradient(lambda p, task, w: loss(w, task), "L_S, logistic loss of the n samples"),
+        "log_training_loss": on_gradient(lambda p, task, w: log_loss(w, task), "log L_S"),
         "test_loss": on_test(lambda x: jnp.mean(softplus(-x.margin)), "L_D, logistic loss on fresh samples"),
         "test_error": on_test(lambda x: share(x.margin <= 0), "0-1 loss on fresh samples"),
         "value_signal": on_train(lambda x: x.alpha, "<v, mu>"),
@@ -280,7 +290,7 @@ def probes(p: Preset) -> dict[str, Probe]:
         ),
         "zero_share": on_gradient(
             lambda p, task, w: zeros(slope(p, task, w), task),
-            "share of exact zeros in the active query and key gradient",
+            "share of exact zeros in the query and key gradient, over the coordinates that move",
         ),
         "plain_zero_share": on_gradient(
             lambda p, task, w: zeros(jax.grad(loss)(w, task), task),

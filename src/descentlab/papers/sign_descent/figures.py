@@ -16,6 +16,7 @@ from descentlab.paper import Figure, Table
 from descentlab.papers.sign_descent.runs import (
     ADAM,
     ADAM_NEAR_ZERO,
+    BASE,
     GD,
     LONG,
     PRECISION,
@@ -382,7 +383,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "query noise of single pairs (s, i), and mean value noise of every sample, one seed. Slides, stages"
         " I and II.",
         draw_stage_one,
-        runs={"run": SIGN},
+        runs={"run": BASE},
         claims=(
             "value_noise_grows_linearly",
             "other_products_stay_near_start",
@@ -395,7 +396,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "Pairs (s, i) by the signs of key and query noise at the start (rows) and at t = 10 (columns), here"
         " and as Table 1 of the paper prints them for 2000 pairs.",
         rows_table_1,
-        runs={"run": SIGN},
+        runs={"run": BASE},
         claims=("query_key_noise_align", "alignment_is_balanced"),
     ),
     Figure(
@@ -404,7 +405,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "the sign of its neuron's final query signal; noise that is negative after stage III is solid, "
         "positive noise dotted. Slides, stages II to IV.",
         draw_stages_three_four,
-        runs={"run": SIGN},
+        runs={"run": BASE},
         claims=(
             "majority_vote_sets_signal_signs",
             "majority_vote_as_printed",
@@ -418,7 +419,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "rival laws, fitted to its mean in the shaded window, where it falls from 0.4 to 0.01; the misfit "
         "is the root mean square in log s_21. Slides, stage IV.",
         draw_softmax,
-        runs={"run": SIGN},
+        runs={"run": BASE},
         claims=(
             "softmax_stays_half_before_stage_four",
             "noise_softmax_leaves_first",
@@ -431,7 +432,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "All stages on one time axis: median over seeds and range of seeds. Dashed lines are the measured "
         "stage times (median), ticks those of the slides. After Figure 19 of the paper.",
         draw_all_stages,
-        runs={"run": SIGN},
+        runs={"run": BASE},
         claims=(
             "value_noise_grows_linearly",
             "query_key_noise_align",
@@ -447,7 +448,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "Stage times as hitting times, median over seeds, beside the slides' numbers, whose sizes are not "
         "known; the ratio of the last two depends on no unit of time.",
         rows_stage_times,
-        runs={"run": SIGN},
+        runs={"run": BASE},
         claims=(
             "key_noise_turns_before_query_noise",
             "query_key_noise_align",

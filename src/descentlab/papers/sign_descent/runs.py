@@ -8,12 +8,15 @@ from typing import Any
 
 Overrides = dict[str, Any]
 
-SIGN: Overrides = {"detail": True}
+# The preset's own run: SignGD, unless a user sets another optimiser to see what breaks.
+BASE: Overrides = {"detail": True}
+SIGN: Overrides = {"optimizer": "sign", "detail": True}
 ADAM: Overrides = {"optimizer": "adam", "beta1": 0.9, "beta2": 0.999, "detail": True}
 ADAM_NEAR_ZERO: Overrides = {"optimizer": "adam", "beta1": 0.1, "beta2": 0.1, "detail": True}
 
 # What theorems say of late times needs a horizon at which exponents have settled.
-LONG: Overrides = {"steps": lambda steps: 10 * steps, "detail": False}
+LONGER = 10
+LONG: Overrides = {"steps": lambda steps: min(LONGER * steps, 10**8), "detail": False}
 
 # GD's best step is not known beforehand, so the whole grid is run. By step size.
 GD: dict[float, Overrides] = {
@@ -22,16 +25,14 @@ GD: dict[float, Overrides] = {
 
 # By signal strength, hence by signal-noise ratio.
 SIGNALS = (0.5, 1.0, 2.0, 3.0, 4.0)
-SNR_SIGN: dict[float, Overrides] = {x: {"signal": x, "detail": False} for x in SIGNALS}
+SNR_SIGN: dict[float, Overrides] = {x: {"optimizer": "sign", "signal": x, "detail": False} for x in SIGNALS}
 SNR_ADAM: dict[float, Overrides] = {x: ADAM | {"signal": x, "detail": False} for x in SIGNALS}
 SNR_GD: dict[float, Overrides] = {x: GD[1.0] | {"signal": x} for x in SIGNALS}
 
-# The stable gradient in 64 bits is SIGN itself.
 PRECISION: dict[str, Overrides] = {
-    "plain_32": {"precision": 32, "gradient": "plain", "detail": False},
-    "stable_32": {"precision": 32, "detail": False},
-    "plain_64": {"gradient": "plain", "detail": False},
-    "stable_64": {"detail": False},
+    f"{gradient}_{bits}": {"optimizer": "sign", "precision": bits, "gradient": gradient, "detail": False}
+    for gradient in ("plain", "stable")
+    for bits in (32, 64)
 }
 
 

@@ -20,7 +20,7 @@ class Preset(Settings):
     """The paper's letters, and its assumptions as switches."""
 
     n: int = parameter("training samples", default=20, low=1, high=10_000)
-    d: int = parameter("dimension of a token", default=2000, low=2, high=1_000_000)
+    d: int = parameter("dimension of a token", default=2000, low=2, high=100_000)
     s: int = parameter("non-zero coordinates of a noise patch", default=20, low=1)
     m_k: int = parameter("rows of W_Q and W_K (neurons)", default=100, low=1, high=100_000)
     m_v: int = parameter("rows of W_{V,1} and of W_{V,-1}", default=100, low=1, high=100_000)
