@@ -324,3 +324,11 @@ def test_a_small_calibration(monkeypatch: pytest.MonkeyPatch):
     assert stats.binomtest(wrong, judged, module.MOST_WRONG, alternative="greater").pvalue > 1e-6
     damaged = counts["NaN, inf, diverged"]
     assert damaged["BROKEN"] == 20
+
+
+def test_the_measure_of_one_run_may_name_its_argument_freely():
+    claim = Claim(
+        "a", "Lemma 1", "It holds.", lambda data: estimate.mean(data["loss"][:, -1]), Interval(0, 1)
+    )
+    loss = xr.DataArray([[1.0, 0.5], [1.0, 0.6], [1.0, 0.55]], dims=("seed", "step"))
+    assert judge(claim, xr.Dataset({"loss": loss})).outcome == Outcome.SUPPORTED

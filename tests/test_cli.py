@@ -178,7 +178,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path):
     for _ in range(3):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         began = time.time()
-        # Wait for a checkpoint of this very process, so that a resumed run is killed too; then a random moment.
+        # Wait for a checkpoint of this process, so that a resumed run is killed too; then a random moment.
         while process.poll() is None and not any(
             path.stat().st_mtime > began for path in cut.glob("*/checkpoint-*.npz")
         ):

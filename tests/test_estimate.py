@@ -244,3 +244,9 @@ def test_ranks_use_the_binomial_distribution():
 
 def test_a_student_without_spread_is_a_point():
     assert Student(2.0, 0.0, 4).interval(0.999) == (2.0, 2.0)
+
+
+def test_equal_shares_of_few_say_little():
+    assert estimate.mean([1.0, 1.0]).interval() == (1.0, 1.0)
+    low, _ = estimate.mean([1.0, 1.0], resolution=1.0).interval()
+    assert low < 0

@@ -52,8 +52,9 @@ class Mutant:
 class Claim:
     """A statement of a paper, how to measure it, and the interval it predicts.
 
-    `runs` maps the name of a run to its overrides of the preset; `measure` gets the datasets under these
-    names. `margin` says why the predicted interval is as wide as it is.
+    `runs` maps the name of a run to its overrides of the preset; `measure` gets the dataset of the only run,
+    or those of several as keyword arguments under these names. `margin` says why the predicted interval is
+    as wide as it is.
     """
 
     name: str
@@ -125,6 +126,10 @@ class _Case:
         unmet = tuple(a.name for a in assumes if a.exact and not a.holds(preset))
         measured = {a.name: float(a.measured(preset)) for a in assumes if a.measured is not None}
         datasets = {next(iter(claim.runs)): data} if isinstance(data, xr.Dataset) else data
+        if not isinstance(datasets, Mapping) or not all(isinstance(d, xr.Dataset) for d in datasets.values()):
+            raise TypeError(
+                f"judge takes an xarray.Dataset, or a mapping from run names to such; got {data!r}."
+            )
         return cls(claim, _evidence(claim, datasets), unmet, measured)
 
     def significance(self) -> float:
@@ -181,6 +186,8 @@ def _evidence(claim: Claim, datasets: Datasets) -> Estimate | str:
             if where:
                 return f"{run} diverged: {', '.join(where)}"
     try:
+        if len(claim.runs) == 1:
+            return claim.measure(datasets[next(iter(claim.runs))])
         return claim.measure(**{run: datasets[run] for run in claim.runs})
     except Broken as broken:
         return str(broken)

@@ -20,6 +20,7 @@ SEEDS = 8
 
 app = typer.Typer(
     help="A laboratory for the training dynamics of transformers.",
+    epilog="Exit codes: 0 done, 1 a run or a claim is BROKEN, 2 wrong usage, 3 a verdict differs (--expect).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,9 +35,9 @@ Set = Annotated[
 Seeds = Annotated[int, typer.Option("--seeds", metavar="N", help="How many seeds.")]
 Steps = Annotated[int | None, typer.Option("--steps", help="The horizon; short for --set steps=T.")]
 StoreDir = Annotated[
-    Path | None, typer.Option("--store", help="The store [default: $DESCENTLAB_STORE, else ./store].")
+    Path | None, typer.Option("--store", help="The store; else $DESCENTLAB_STORE, else ./store.")
 ]
-Scale = Annotated[str, typer.Option(metavar="quick|paper", help="Which preset.")]
+Scale = Annotated[str, typer.Option(metavar="quick|paper", help="Which preset of each paper.")]
 Out = Annotated[Path, typer.Option(help="Folder of the report.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
@@ -60,6 +61,18 @@ def main() -> None:
         _fail(f"descentlab: {error.strerror or error}: {error.filename or ''}", 1)
 
 
+@app.callback(invoke_without_command=True)
+def version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """Options before any command."""
+    if version:
+        import descentlab
+
+        print(descentlab.__version__)
+        raise typer.Exit
+
+
 @app.command()
 def papers(json_: Json = False) -> None:
     """Papers with their presets, claims and figures."""
@@ -78,6 +91,7 @@ def papers(json_: Json = False) -> None:
     for p in found:
         print(f"{p.name}: {p.about.title}\n  {p.about.citation}")
         print(f"  presets  {', '.join(p.presets)}")
+        print("  settings " + "\n           ".join(p.preset("quick").explained()))
         print("  claims   " + "\n           ".join(c.name for c in p.claims))
         print("  figures  " + "\n           ".join(f.name for f in p.figures))
 
@@ -164,7 +178,7 @@ def judge(
 @app.command()
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers [default: all].")
+        list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers; all of them if none is named.")
     ] = None,
     scale: Scale = "quick",
     seeds: Seeds = SEEDS,
@@ -231,7 +245,7 @@ def _chosen(
 
 def _wanted_claims(found: "Paper", preset: str, claims: str | None) -> set[str]:
     known = [c.name for c in found.claims if preset in c.presets]
-    wanted = known if claims is None else [name.strip() for name in claims.split(",") if name.strip()]
+    wanted = known if claims is None else [name.strip() for name in claims.split(",")]
     for name in wanted:
         if name not in known:
             raise Usage(f"{found.name} {preset} has no claim {name}; there are {', '.join(known)}.")

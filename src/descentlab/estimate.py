@@ -71,13 +71,18 @@ def mean(
     samples: Samples,
     *,
     drift: Bounds = (0.0, 0.0),
+    resolution: Number = 0.0,
     range: Mapping[str, Any] | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> Estimate:
-    """Mean over seeds, with Student's interval, which `drift` >= 0 widens below and above."""
+    """Mean over seeds, with Student's interval, which `drift` >= 0 widens below and above.
+
+    `resolution` is the least step a sample can take, such as 1/n for a share of n: equal samples then say
+    no more than that their deviation is below it.
+    """
     if min(drift) < 0:
         raise ValueError(f"drift must be two non-negative numbers, got {drift}.")
-    spread = student(samples, drift)
+    spread = student(samples, drift, float(resolution))
     return Estimate(spread.mean, spread.seeds, spread, _bounds(range), _floats(notes))
 
 

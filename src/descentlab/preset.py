@@ -90,6 +90,10 @@ class Settings:
         """The fields by name."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
+    def explained(self) -> list[str]:
+        """The fields with their values, meanings and what they take, a line each."""
+        return [f"{f.name}={getattr(self, f.name)}: {f.metadata['doc']} ({allowed(f)})" for f in fields(self)]
+
     def derived(self) -> dict[str, float]:
         """The numbers that follow from the fields: the class's properties by name."""
         return {k: getattr(self, k) for k, v in vars(type(self)).items() if isinstance(v, property)}

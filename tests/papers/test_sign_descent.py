@@ -251,13 +251,12 @@ def test_snr_is_signal_over_noise_norm():
 
 
 def planted_run(power: int) -> xr.Dataset:
-    """A run of four seeds whose s_21 falls like exp(-c t^power), and nothing else."""
+    """A run of four seeds whose s_21 falls like exp(-c t^power), but for a little noise, and nothing else."""
     steps = log_spaced(2000, dense=40, per_decade=40)
-    empty = xr.Dataset(
-        {"log_softmax_21": (("seed", "step", "sample"), np.zeros((4, steps.size, 3)))}, {"step": steps}
-    )
-    noise = np.random.default_rng(0).normal(0, 1e-3, (4, steps.size, 3))
-    return with_decay(empty, power) + noise * (empty["step"] > 0)
+    shape = (4, steps.size, 3)
+    empty = xr.Dataset({"log_softmax_21": (("seed", "step", "sample"), np.zeros(shape))}, {"step": steps})
+    noise = np.exp(np.random.default_rng(0).normal(0, 1e-3, shape))
+    return with_decay(empty, power) * noise
 
 
 @pytest.mark.parametrize(("power", "outcome"), [(1, "SUPPORTED"), (2, "REFUTED")])
@@ -269,7 +268,9 @@ def test_decay_laws_are_told_apart(power: int, outcome: str):
 def test_log_loss_goes_on_where_the_loss_underflows():
     task = sd.make_task(KEY, SMALL.replace(label_noise=0.0))
     np.testing.assert_allclose(sd.log_loss(task.start, task), jnp.log(sd.loss(task.start, task)), rtol=1e-12)
-    trained = jax.tree.map(lambda x: 1e3 * x, task.start)._replace(v=1e4 * jnp.sum(task.zeta, axis=0))
+    # Uniform attention, and a value that fits every sample with its own margin.
+    v = jnp.linalg.lstsq(task.zeta, jnp.linspace(1000.0, 1005.0, SMALL.n))[0]
+    trained = jax.tree.map(jnp.zeros_like, task.start)._replace(v=v)
     margin = sd.forward(trained, SMALL.signal, task.zeta).margin
     assert float(margin.min()) > 800
     assert float(sd.loss(trained, task)) == 0.0

@@ -1,7 +1,7 @@
 """The claims of sign_descent: what the slides say of each stage, as statements a machine judges.
 
-Steps in statements are the slides' own (the talk on the paper); the sizes behind them are not known, so each
-claim on a step says how it is read. `CLAIMS` is in the order of the slides.
+The statements are those of the slides of the authors' talk on the paper, and so are their steps; the sizes
+behind those are not known, so each claim on a step says how it is read. `CLAIMS` is in the slides' order.
 
 The claims are about SignGD, so another optimiser is out of their regime. The other switches of the preset
 (start, label noise, trained blocks) do not gate: one drops them to see what breaks.
@@ -80,7 +80,7 @@ CLAIMS = (
         "Stage II, item 1 and Table 1",
         "At t = 10 query and key noise agree in sign for nearly all neurons and samples (slides: 1967 of "
         "2000).",
-        measures.share_at("noise_alignment", SLIDES["T2"]),
+        measures.share_at("noise_alignment", SLIDES["T2"], ("neuron", "sample")),
         Interval(low=0.95),
         assumes=regime(10),
         mutants=(FROZEN_ATTENTION,),
@@ -123,7 +123,7 @@ CLAIMS = (
         "query_and_key_signals_oppose",
         "Stage III, item 2",
         "At t = 40 query and key signal of a neuron have opposite signs.",
-        measures.share_at("signals_oppose", SLIDES["T3"]),
+        measures.share_at("signals_oppose", SLIDES["T3"], ("neuron",)),
         Interval(low=0.9),
         assumes=regime(40),
         mutants=(FROZEN_ATTENTION,),
@@ -132,10 +132,11 @@ CLAIMS = (
     claim(
         "softmax_stays_half_before_stage_four",
         "Stage IV (softmax), item 1",
-        "At t = 40 all softmax outputs are still concentrated at 1/2.",
+        "When stage III is over (95 % of query and key signals opposed) all softmax outputs are within 0.1 "
+        "of 1/2.",
         measures.distance_from_half,
         Interval(high=0.1),
-        assumes=regime(40),
+        assumes=regime(1),
         mutants=(Mutant("ten times the step", {"eta": 1e-3}),),
         margin="Between 0.4 and 0.6.",
     ),

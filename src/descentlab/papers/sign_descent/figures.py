@@ -29,7 +29,6 @@ from descentlab.papers.sign_descent.runs import (
 )
 from descentlab.papers.sign_descent.stages import (
     SLIDES,
-    fall,
     softmax,
     stage_times,
     until,
@@ -171,32 +170,27 @@ def draw_softmax(run: xr.Dataset) -> Canvas:
     time_axis(left, run, "log")
     left.set_ylabel("softmax output")
 
-    falling = softmax(run, "21").mean("sample")
-    threads(right, run["step"].values, np.exp(rows(run["log_softmax_21"])), VERMILION, alpha=0.4)
-    band(right, falling, "_", VERMILION)
+    log_s = rows(run["log_softmax_21"])
+    steps = run["step"].values.astype(float)
+    with np.errstate(divide="ignore"):
+        depth = np.log1p(-np.exp(log_s)) - log_s  # -log of the odds s/(1 - s)
+    threads(right, steps, np.where(depth > 0.05, depth, np.nan), VERMILION, alpha=0.6)
+    right.set_xscale("log")
     right.set_yscale("log")
-    time_axis(right, run)
-    right.set_ylabel("$s_{i,21}$")
-    draw_rival_laws(right, falling, *(float(np.median(end)) for end in fall(run)))
+    right.set_ylim(0.05, 100)
+    right.set_xlim(3, 300)
+    for level in (0.4, 0.1, 0.01, 0.001):
+        right.axhline(np.log(1 / level - 1), color=GREY, lw=0.5, ls=":", zorder=0)
+    guide = np.array([3.0, 300.0])
+    for power, law, color, line in (
+        (1, "$e^{-ct}$: slope 1", BLUE, "--"),
+        (2, "$e^{-ct^2}$: slope 2", GREEN, "-."),
+    ):
+        right.plot(guide, 2.0 * (guide / 60) ** power, color=color, ls=line, label=law)
+    right.set_xlabel("$t$")
+    right.set_ylabel("$-\\log$ odds of $s_{i,21}$")
     legend(figure, columns=2)
     return figure
-
-
-def draw_rival_laws(ax: Axes, falling: xr.DataArray, first: float, last: float) -> None:
-    """exp(a - ct) and exp(a - ct^2), fitted to log s_21 between two steps, if the run has them."""
-    steps = falling["step"].values.astype(float)
-    inside = (steps >= first) & (steps <= last)
-    if inside.sum() < 3 or np.isinf(last):
-        return
-    ax.axvspan(first, last, color=GREY, alpha=0.15, lw=0)
-    t, u, log_s = np.linspace(0, 2 * last, 200), steps[inside], np.log(falling.median("seed").values[inside])
-    for power, law, color, line in ((1, "$e^{a-ct}$", BLUE, "--"), (2, "$e^{a-ct^2}$", GREEN, "-.")):
-        slope, start = np.polyfit(u**power, log_s, 1)
-        misfit = np.sqrt(np.mean((start + slope * u**power - log_s) ** 2))
-        label = f"{law}, misfit {misfit:.2g}"
-        ax.plot(t, np.exp(start + slope * t**power), color=color, ls=line, label=label)
-    ax.set_xlim(0, min(2 * last, steps[-1]))
-    ax.set_ylim(1e-6, 1)
 
 
 @style()
@@ -394,7 +388,7 @@ FIGURES: tuple[Figure | Table, ...] = (
     Table(
         "table_1",
         "Pairs (s, i) by the signs of key and query noise at the start (rows) and at t = 10 (columns), here"
-        " and as Table 1 of the paper prints them for 2000 pairs.",
+        " and as Table 1 of the slides has them for 2000 pairs.",
         rows_table_1,
         runs={"run": BASE},
         claims=("query_key_noise_align", "alignment_is_balanced"),
@@ -415,9 +409,9 @@ FIGURES: tuple[Figure | Table, ...] = (
     ),
     Figure(
         "figure_softmax",
-        "Left: softmax outputs of every sample (thin, one seed) and their mean. Right: s_21 with the two "
-        "rival laws, fitted to its mean in the shaded window, where it falls from 0.4 to 0.01; the misfit "
-        "is the root mean square in log s_21. Slides, stage IV.",
+        "Left: softmax outputs of every sample (thin, one seed) and their mean. Right: the odds s/(1 - s) of "
+        "every s_{i,21} as they fall: exp(-ct) has slope 1 here, exp(-ct^2) slope 2. Dotted: s_21 = 0.4, "
+        "0.1, 0.01 and 0.001. Slides, stage IV.",
         draw_softmax,
         runs={"run": BASE},
         claims=(

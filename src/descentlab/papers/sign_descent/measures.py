@@ -70,9 +70,14 @@ def largest_move(run: xr.Dataset) -> Estimate:
 # ---------------------------------------------------------------- stage II
 
 
-def share_at(name: str, step: int) -> Callable[[xr.Dataset], Estimate]:
-    """A recorded share at a step."""
-    return lambda run: mean(at(run, name, step).values, range={"step": (step, step)})
+def share_at(name: str, step: int, of: tuple[str, ...]) -> Callable[[xr.Dataset], Estimate]:
+    """A recorded share of neurons, or of neurons and samples, at a step."""
+
+    def measure(run: xr.Dataset) -> Estimate:
+        count = np.prod([run.sizes[d] for d in of])
+        return mean(at(run, name, step).values, resolution=1 / count, range={"step": (step, step)})
+
+    return measure
 
 
 def imbalance(run: xr.Dataset) -> Estimate:
@@ -105,18 +110,25 @@ def votes_followed(run: xr.Dataset, vote: Callable[[xr.DataArray], xr.DataArray]
         return agree.mean([d for d in agree.dims if d != "seed"]).values
 
     notes = {"query": float(per_seed(follows).mean()), "key": float(per_seed(opposes).mean())}
-    return mean((per_seed(follows) + per_seed(opposes)) / 2, range={"step": (begin, end)}, notes=notes)
+    shares = (per_seed(follows) + per_seed(opposes)) / 2
+    return mean(shares, resolution=1 / run.sizes["neuron"], range={"step": (begin, end)}, notes=notes)
 
 
 # ---------------------------------------------------------------- stage IV
 
 
 def distance_from_half(run: xr.Dataset) -> Estimate:
-    """The largest |s - 1/2| over samples and queries at the end of stage III."""
-    end = SLIDES["T3"]
-    far = {w: abs(np.exp(at(run, f"log_softmax_{w}", end).values) - 0.5).max(axis=1) for w in ("11", "21")}
-    notes = {f"s_{w}": float(v.mean()) for w, v in far.items()}
-    return mean(np.maximum(far["11"], far["21"]), range=upto(run, last=end), notes=notes)
+    """The largest |s - 1/2| over samples and queries when stage III is over by the run's own clock, at T3."""
+    end = stage_times(run)["T3"]
+    if not np.isfinite(end).all():
+        raise Broken(f"stage III is not over in {int(run['step'][-1])} steps in every seed.")
+    far = {}
+    for which in ("11", "21"):
+        there = softmax(run, which).transpose("seed", "step", "sample").values
+        row = np.searchsorted(run["step"].values, end)
+        far[which] = abs(there[np.arange(end.size), row] - 0.5).max(axis=1)
+    notes = {f"s_{which}": float(v.mean()) for which, v in far.items()} | {"T3": float(np.median(end))}
+    return mean(np.maximum(far["11"], far["21"]), range={"step": (end.min(), end.max())}, notes=notes)
 
 
 def leaves_half(run: xr.Dataset, which: str, by: float = 0.1) -> np.ndarray:

@@ -24,9 +24,6 @@ from descentlab.estimate import Estimate, first_step, hitting_time, log_gap, log
 SLIDES = {"T1": 2, "T2": 10, "T3": 40, "T4": 150, "T_key": 300, "T_query": 600}
 SLIDES_RATIO = SLIDES["T_query"] / SLIDES["T_key"]
 
-# The fall of mean_i s_{i,21}, of which a law is asked: from leaving ½ by 0.1 until it is small.
-FALL = (0.4, 0.01)
-
 
 @dataclass(frozen=True)
 class Event:
@@ -76,13 +73,6 @@ def log_turning_ratio(run: xr.Dataset) -> Estimate:
     times, steps = stage_times(run), run["step"].values.astype(float)
     hits = np.concatenate([times["T_key"], times["T_query"]])
     return log_ratio(times["T_query"], times["T_key"], steps[-1], log_gap(hits, steps))
-
-
-def fall(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """First and last step of the fall of mean_i s_{i,21} in every seed; +inf where a run does not see it."""
-    s_21 = EVENTS["T4"].series(run)
-    first, last = (first_step(s_21, below=level) for level in FALL)
-    return first, last
 
 
 def until(run: xr.Dataset, step: int) -> xr.Dataset:
