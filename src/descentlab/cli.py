@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from descentlab.errors import UserError
+
 if TYPE_CHECKING:
-    from descentlab.paper import Paper
-    from descentlab.preset import Settings
+    pass
 
 SEEDS = 8
 
@@ -42,21 +43,12 @@ Out = Annotated[Path, typer.Option(help="Folder of the report.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
-class Usage(Exception):  # noqa: N818
-    """Wrong usage: exit code 2 and one line."""
-
-
 def main() -> None:
     """Runs the command line; errors a user can mend end in one line, not in a traceback."""
-    from descentlab.preset import SettingError
-    from descentlab.store import StoreError
-
     try:
         app(standalone_mode=True)
-    except (Usage, SettingError) as error:
-        _fail(f"descentlab: {error}", 2)
-    except StoreError as error:
-        _fail(f"descentlab: {error}", 1)
+    except UserError as error:
+        _fail(f"descentlab: {error}", error.exit_code)
     except OSError as error:
         _fail(f"descentlab: {error.strerror or error}: {error.filename or ''}", 1)
 
@@ -75,8 +67,9 @@ def version(
 
 @app.command()
 def papers(json_: Json = False) -> None:
-    """Papers with their presets, claims and figures."""
+    """Papers with their presets, settings, claims and figures."""
     from descentlab import paper
+    from descentlab.terminal import print_paper
 
     found = [paper.load(name) for name in paper.names()]
     if json_:
@@ -88,12 +81,8 @@ def papers(json_: Json = False) -> None:
             for p in found
         ])  # fmt: skip
         return
-    for p in found:
-        print(f"{p.name}: {p.about.title}\n  {p.about.citation}")
-        print(f"  presets  {', '.join(p.presets)}")
-        print("  settings " + "\n           ".join(p.preset("quick").explained()))
-        print("  claims   " + "\n           ".join(c.name for c in p.claims))
-        print("  figures  " + "\n           ".join(f.name for f in p.figures))
+    for one in found:
+        print_paper(one)
 
 
 @app.command()
@@ -108,10 +97,11 @@ def run(
 ) -> None:
     """Trains one preset on some seeds and stores the trajectory."""
     from descentlab import experiment
+    from descentlab.request import chosen
     from descentlab.store import Store
     from descentlab.terminal import Bars, short
 
-    found, settings = _chosen(paper, preset, set_, steps, seeds)
+    found, settings = chosen(paper, preset, set_, steps, seeds)
     with Bars() as watcher:
         result = experiment.run(found, settings, seeds, Store(store), watcher)
     last = experiment.final(result.data)
@@ -148,12 +138,13 @@ def judge(
 ) -> None:
     """Judges a paper's claims: runs what the store lacks, then reads the store alone."""
     from descentlab import experiment
+    from descentlab.request import chosen, expectations, wanted_claims
     from descentlab.store import Store
     from descentlab.terminal import Bars, print_verdicts
 
-    found, settings = _chosen(paper, preset, set_, steps, seeds)
-    wanted = _wanted_claims(found, preset, claims)
-    recorded = _expectations(expect) if expect else {}
+    found, settings = chosen(paper, preset, set_, steps, seeds)
+    wanted = wanted_claims(found, preset, claims)
+    recorded = expectations(expect) if expect else {}
     with Bars() as watcher:
         verdicts = experiment.judge_paper(found, preset, settings, seeds, Store(store), watcher)
     shown = [v for v in verdicts if v.claim in wanted]
@@ -188,12 +179,10 @@ def reproduce(
     """The main job: runs, judges, draws and reports everything."""
     from descentlab import paper
     from descentlab.reproduce import reproduce
+    from descentlab.request import chosen
 
-    chosen = [_chosen(name, scale, [], None, seeds) for name in names or paper.names()]
-    path, broken = reproduce(chosen, scale, seeds, store, out)
-    print(path.resolve())
-    if broken:
-        raise typer.Exit(1)
+    wanted = [chosen(name, scale, [], None, seeds) for name in names or paper.names()]
+    _reported(*reproduce(wanted, scale, seeds, store, out))
 
 
 @app.command()
@@ -204,10 +193,7 @@ def report(store: StoreDir = None, out: Out = Path("report")) -> None:
     done = reproduce.report(store, out)
     if done is None:
         _fail("descentlab: the store holds no paper whole; `descentlab reproduce` makes one.", 1)
-    path, broken = done
-    print(path.resolve())
-    if broken:
-        raise typer.Exit(1)
+    _reported(*done)
 
 
 @app.command()
@@ -221,42 +207,10 @@ def doctor(store: StoreDir = None) -> None:
         raise typer.Exit(1)
 
 
-# ---------------------------------------------------------------- between the commands
-
-
-def _chosen(
-    name: str, preset: str, set_: list[str], steps: int | None, seeds: int
-) -> "tuple[Paper, Settings]":
-    from descentlab import paper
-    from descentlab.preset import parse_settings
-
-    if seeds < 1:
-        raise Usage(f"seeds takes a whole number >= 1, got seeds={seeds}.")
-    try:
-        found = paper.load(name)
-        base = found.preset(preset)
-    except KeyError as error:
-        raise Usage(error.args[0]) from None
-    settings = parse_settings(set_)
-    if steps is not None:
-        settings["steps"] = str(steps)
-    return found, base.replace(settings)
-
-
-def _wanted_claims(found: "Paper", preset: str, claims: str | None) -> set[str]:
-    known = [c.name for c in found.claims if preset in c.presets]
-    wanted = known if claims is None else [name.strip() for name in claims.split(",")]
-    for name in wanted:
-        if name not in known:
-            raise Usage(f"{found.name} {preset} has no claim {name}; there are {', '.join(known)}.")
-    return set(wanted)
-
-
-def _expectations(path: Path) -> dict[str, str]:
-    try:
-        return {c["claim"]: c["outcome"] for c in json.loads(path.read_text())["claims"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Usage(f"--expect takes a file written by `judge --json`, got {path} ({error}).") from None
+def _reported(path: Path, broken: bool) -> None:
+    print(path.resolve())
+    if broken:
+        raise typer.Exit(1)
 
 
 def _print_json(document: Any) -> None:

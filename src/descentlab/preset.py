@@ -16,14 +16,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
 
+from descentlab.errors import SettingError as SettingError
+
 Number = int | float
 T = TypeVar("T", bound="Settings")
 
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-
-
-class SettingError(ValueError):
-    """A field that does not exist, or a value that it does not take."""
 
 
 def parameter(

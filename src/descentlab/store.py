@@ -29,14 +29,11 @@ import xarray as xr
 from filelock import FileLock, Timeout
 
 import descentlab
+from descentlab.errors import StoreError as StoreError
 
 FORMAT = 1  # of an entry; part of every run's id
 RUN_NAME = re.compile(r"\w+-[0-9a-f]{16}")
 LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "scipy", "xarray")
-
-
-class StoreError(RuntimeError):
-    """An entry that is damaged, truncated or foreign; the message names it and says what to do."""
 
 
 def default_path() -> Path:

@@ -86,6 +86,19 @@ class Bars(Watcher):
             )
 
 
+def print_paper(paper: "Paper") -> None:
+    """What a paper offers: presets, settings with their meaning, claims, figures."""
+    lists = {
+        "presets": [", ".join(paper.presets)],
+        "settings": paper.preset("quick").explained(),
+        "claims": [claim.name for claim in paper.claims],
+        "figures": [figure.name for figure in paper.figures],
+    }
+    print(f"{paper.name}: {paper.about.title}\n  {paper.about.citation}")
+    for title, lines in lists.items():
+        print(f"  {title:9s}" + "\n           ".join(lines))
+
+
 def print_verdicts(verdicts: "list[Verdict]") -> None:
     """A table of verdicts, with the reason under those that have one."""
     colours = {"SUPPORTED": "cyan", "REFUTED": "yellow", "OUT_OF_REGIME": "magenta", "BROKEN": "red"}

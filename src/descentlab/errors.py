@@ -1,0 +1,17 @@
+"""Errors that a user can mend: the command line prints one line and exits with their code."""
+
+
+class UserError(Exception):
+    """What is wrong and what to do, in one line."""
+
+    exit_code = 1
+
+
+class SettingError(UserError, ValueError):
+    """A name that does not exist, or a value that is not taken."""
+
+    exit_code = 2
+
+
+class StoreError(UserError, RuntimeError):
+    """An entry of the store that is damaged, truncated or foreign; the message names it."""
