@@ -137,7 +137,7 @@ CLAIMS = (
         measures.distance_from_half,
         Interval(high=0.1),
         assumes=regime(1),
-        mutants=(Mutant("ten times the step", {"eta": 1e-3}),),
+        mutants=(Mutant("twice the noise", {"sigma_p": 3.0}),),
         margin="Between 0.4 and 0.6.",
     ),
     claim(
