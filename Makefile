@@ -4,7 +4,7 @@
 # make calibrate   how often verdicts are wrong on planted data
 # make readme      README's verdict table and picture anew
 
-# The newest suitable Python: 3.12 or newer gets jax >= 0.12, 3.11 gets jax 0.8.
+# A suitable Python: 3.12 or newer gets jax >= 0.12, 3.11 gets jax 0.8.
 PYTHON ?= $(shell for p in python3.12 python3.13 python3 python3.11 python; do \
 	if $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
 BIN := .venv/bin
