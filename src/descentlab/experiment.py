@@ -146,7 +146,7 @@ def judge_paper(
     paper: Paper, name: str, preset: Settings, seeds: int, store: Store, watcher: Watcher | None = None
 ) -> list[Verdict]:
     """The verdicts on all claims that belong to the preset `name`, judged together (Holm)."""
-    claims = [claim for claim in paper.claims if name in claim.presets]
+    claims = paper.claims_of(name)
     runs = gather(paper, preset, claims, seeds, store, watcher)
     return verdicts(claims, preset, runs)
 

@@ -99,6 +99,10 @@ class Paper:
         """The paper's claims."""
         return self.module.CLAIMS
 
+    def claims_of(self, preset: str) -> list[Claim]:
+        """The claims that belong to a preset."""
+        return [claim for claim in self.claims if preset in claim.presets]
+
     @property
     def figures(self) -> tuple[Figure | Table, ...]:
         """The paper's figures and tables."""

@@ -29,7 +29,7 @@ def report(store: Path | None, out: Path) -> tuple[Path, bool] | None:
     for paper in (load(name) for name in names()):
         for scale, preset in paper.presets.items():
             wanted = experiment.needed(preset, needs(paper, scale))
-            held = [(here.manifest(experiment.identify(paper, p)) or {"seeds": 0})["seeds"] for p in wanted]
+            held = [here.seeds(experiment.identify(paper, p)) for p in wanted]
             if all(held):
                 sections.append(section(paper, scale, preset, min(held), here, watcher))
             elif any(held):
@@ -42,14 +42,14 @@ def report(store: Path | None, out: Path) -> tuple[Path, bool] | None:
 
 def needs(paper: Paper, scale: str) -> list[experiment.Need]:
     """The claims that belong to a preset, and all figures."""
-    return [*(claim for claim in paper.claims if scale in claim.presets), *paper.figures]
+    return [*paper.claims_of(scale), *paper.figures]
 
 
 def section(paper: Paper, scale: str, preset: Settings, seeds: int, store: Store, watcher: Bars) -> Section:
     """One paper at one preset, judged."""
     runs = experiment.gather(paper, preset, needs(paper, scale), seeds, store, watcher)
-    claims = [claim for claim in paper.claims if scale in claim.presets]
-    return Section(paper, scale, preset, seeds, experiment.verdicts(claims, preset, runs), runs)
+    verdicts = experiment.verdicts(paper.claims_of(scale), preset, runs)
+    return Section(paper, scale, preset, seeds, verdicts, runs)
 
 
 def finish(sections: list[Section], out: Path) -> tuple[Path, bool]:

@@ -26,7 +26,7 @@ def chosen(name: str, preset: str, set_: list[str], steps: int | None, seeds: in
 
 def wanted_claims(found: Paper, preset: str, claims: str | None) -> set[str]:
     """The names of the claims that are asked for: all of the preset's, or some separated by commas."""
-    known = [c.name for c in found.claims if preset in c.presets]
+    known = [claim.name for claim in found.claims_of(preset)]
     wanted = known if claims is None else [name.strip() for name in claims.split(",")]
     for name in wanted:
         if name not in known:

@@ -8,7 +8,7 @@ the step, hence where a run is cut does not change a single bit of it.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,6 @@ class Progress:
     step: int
     steps: int
     loss: float
-    started: float = field(default_factory=time.monotonic)
 
 
 @dataclass

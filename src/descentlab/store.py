@@ -131,6 +131,10 @@ class Store:
         with xr.open_dataset(io.BytesIO(content), engine="h5netcdf") as data:
             return data.load()
 
+    def seeds(self, run: str) -> int:
+        """How many seeds of a run the store holds whole."""
+        return (self.manifest(run) or {"seeds": 0})["seeds"]
+
     def data_path(self, run: str) -> Path:
         """The file that holds a whole run's trajectory."""
         manifest = self.manifest(run)

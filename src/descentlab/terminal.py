@@ -67,9 +67,7 @@ class Bars(Watcher):
 
     def plan(self, paper: "Paper", presets: "list[Settings]", seeds: int, store: "Store") -> None:
         """Says beforehand what is to be done and, for long work, about how long it takes."""
-        missing = [
-            p for p in presets if (store.manifest(identify(paper, p)) or {"seeds": 0})["seeds"] < seeds
-        ]
+        missing = [p for p in presets if store.seeds(identify(paper, p)) < seeds]
         self.say(f"{paper.name}: {len(presets)} runs, {len(presets) - len(missing)} of them in the store")
         if not missing:
             return

@@ -21,7 +21,6 @@ from descentlab.papers.sign_descent.runs import (
     LONG,
     PRECISION,
     SIGN,
-    SIGNALS,
     SNR_ADAM,
     SNR_GD,
     SNR_SIGN,
@@ -285,18 +284,17 @@ def draw_training_loss(sign: xr.Dataset, adam: xr.Dataset, **gd: xr.Dataset) -> 
     return figure
 
 
-def signal_noise_ratio(run: xr.Dataset, signal: float) -> float | None:
-    """|mu| / (sigma_p sqrt(s)) by the run's settings, if it carries them."""
-    settings = json.loads(run.attrs.get("about", "{}")).get("settings")
-    return settings and signal / (settings["sigma_p"] * settings["s"] ** 0.5)
+def signal_noise_ratio(run: xr.Dataset) -> float:
+    """|mu| / (sigma_p sqrt(s)) by the settings that a stored run carries."""
+    settings = json.loads(run.attrs["about"])["settings"]
+    return settings["signal"] / (settings["sigma_p"] * settings["s"] ** 0.5)
 
 
 @style()
 def draw_snr(**runs: xr.Dataset) -> Canvas:
     """Test loss, test error and training loss after training, against the signal-noise ratio."""
     figure, axes = panels(1, 3, (2.3, 2.2))
-    ratios = [signal_noise_ratio(runs[f"sign_{x:g}".replace(".", "_")], x) for x in SIGNALS]
-    x = list(SIGNALS) if None in ratios else [r for r in ratios if r is not None]
+    x = [signal_noise_ratio(runs[name]) for name in numbered("sign", SNR_SIGN)]
     kinds = (("sign", "SignGD", BLUE, "o"), ("adam", "Adam", GREEN, "s"), ("gd", "GD", VERMILION, "^"))
     titles = {"test_loss": "test loss", "test_error": "test error", "training_loss": "training loss"}
     for ax, (name, title) in zip(axes[0], titles.items(), strict=True):
@@ -304,7 +302,7 @@ def draw_snr(**runs: xr.Dataset) -> Canvas:
             own = [run for run_name, run in runs.items() if run_name.startswith(f"{kind}_")]
             points(ax, x, [run[name].isel(step=-1).values for run in own], label, color, marker)
         ax.set_title(title)
-        ax.set_xlabel(r"$\|\mu\|$" if None in ratios else r"$\|\mu\| \,/\, (\sigma_p \sqrt{s})$")
+        ax.set_xlabel(r"$\|\mu\| \,/\, (\sigma_p \sqrt{s})$")
         if name != "test_error":
             ax.set_yscale("log")
     legend(figure)
