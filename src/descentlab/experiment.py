@@ -49,7 +49,7 @@ class Watcher:
 
 def identify(paper: Paper, preset: Settings) -> str:
     """The name of a run in every store."""
-    return run_id(paper.name, paper.code_version, preset.settings())
+    return run_id(paper.name, paper.code_version + preset.foreign_code(), preset.settings())
 
 
 def run(

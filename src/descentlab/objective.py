@@ -1,7 +1,7 @@
 """Objectives: a loss of the parameters, and its gradient.
 
-An objective may ignore its key (population, or empirical on fixed data) or draw a
-fresh batch from it (online). The gradient is `jax.grad` of the loss unless a closed
+An objective ignores its key (population: an exact expectation; empirical: fixed data) or
+draws a fresh batch from it (online). The gradient is `jax.grad` of the loss unless a closed
 form is given, which a test must then prove equal.
 """
 
@@ -17,6 +17,7 @@ from descentlab import numerics
 numerics.configure()
 
 Params = Any
+Batch = Any
 
 
 @dataclass(frozen=True)
@@ -33,3 +34,22 @@ def empirical(
     """The objective of full-batch training on fixed data: every step sees the same loss."""
     slope = gradient or jax.grad(loss)
     return Objective(lambda params, key: loss(params), lambda params, key: slope(params))
+
+
+def population(
+    loss: Callable[[Params], Float[Array, ""]], gradient: Callable[[Params], Params] | None = None
+) -> Objective:
+    """The objective of training on an exact expectation: no batch, no noise."""
+    return empirical(loss, gradient)
+
+
+def online(
+    sample: Callable[[Key[Array, ""]], Batch],
+    loss: Callable[[Params, Batch], Float[Array, ""]],
+    gradient: Callable[[Params, Batch], Params] | None = None,
+) -> Objective:
+    """The objective of training on a fresh batch a step: `sample` draws it from the step's key."""
+    slope = gradient or jax.grad(loss)
+    return Objective(
+        lambda params, key: loss(params, sample(key)), lambda params, key: slope(params, sample(key))
+    )

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from descentlab.system import System
 
 # What runs compute with; a change here makes stored runs stale like a change of the paper.
-ENGINE = ("numerics.py", "preset.py", "objective.py", "dynamics.py", "probe.py", "system.py", "rollout.py")
+ENGINE = tuple(
+    f"{name}.py"
+    for name in "numerics preset foreign objective dynamics flow probe system rollout".split()
+)
 # What only reads runs.
 READERS = ("claims.py", "measures.py", "figures.py", "tables.py", "runs.py", "stages.py")
 

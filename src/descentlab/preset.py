@@ -71,6 +71,14 @@ class Settings:
         """What is wrong with fields that are fine one by one."""
         return ()
 
+    def implied(self, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Fields that change along with others, unless they are given too."""
+        return {}
+
+    def foreign_code(self) -> str:
+        """A fingerprint of functions of one's own that the fields name."""
+        return ""
+
     def replace(self: T, settings: Mapping[str, Any] | None = None, **more: Any) -> T:
         """This preset with other values in some fields.
 
@@ -78,6 +86,7 @@ class Settings:
         """
         known = {f.name: f for f in fields(self)}
         changes = {**(settings or {}), **more}
+        changes = {**self.implied(changes), **changes}
         for name in changes:
             if name not in known:
                 raise SettingError(f"{name} is not a setting; there are {', '.join(known)}.")

@@ -9,12 +9,16 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Probe:
-    """A quantity `measure(task, preset, state) -> array` with named dimensions and a meaning in words."""
+    """A quantity `measure(task, preset, state) -> array` with named dimensions and a meaning in words.
+
+    It is recorded along the run, or `once`, at its end: constants of the task, final matrices.
+    """
 
     measure: Callable[[Any, Any, Any], Any]
     doc: str
     dims: tuple[str, ...] = ()
     dtype: type | None = None
+    once: bool = False
 
 
 def log_spaced(steps: int, dense: int = 40, per_decade: int = 40) -> np.ndarray:

@@ -23,6 +23,7 @@ from descentlab.system import System as System
 from descentlab.system import filled
 
 PIECE_SECONDS = 0.5
+LONGEST_PIECE = 2**62  # from record to record
 DIVERGED = 1e6  # a loss beyond this multiple of its start has diverged
 
 
@@ -89,7 +90,7 @@ def rollout(
         saved = filled([jnp.asarray(x) for x in resume.states], len(seeds))
         states = jax.tree.unflatten(jax.tree.structure(states), saved)
         rows = {name: list(values) for name, values in resume.records.items()}
-    kept, piece = time.monotonic(), 1
+    kept, piece = time.monotonic(), 1 if system.divisible(preset) else LONGEST_PIECE
     done = len(next(iter(rows.values()), []))
     while done < len(grid):
         while step < grid[done]:
@@ -98,7 +99,8 @@ def rollout(
             for i in np.flatnonzero(~np.asarray(system.sound(after))[: len(seeds)] & (diverged_at < 0)):
                 diverged_at[i] = _first_unsound(system, keys, tasks, states, leaves, step, target, int(i))
             seconds = time.monotonic() - began
-            piece = max(1, min(int(piece * np.clip(PIECE_SECONDS / max(seconds, 1e-6), 0.5, 4)), 2**40))
+            if piece < LONGEST_PIECE:
+                piece = max(1, min(int(piece * np.clip(PIECE_SECONDS / max(seconds, 1e-6), 0.5, 4)), 2**40))
             step, states = target, after
             watch(Progress(step, int(grid[-1]), float(np.mean(rows[system.loss][-1]))))
             if time.monotonic() - kept > keep_every and step < grid[-1]:
@@ -112,8 +114,9 @@ def rollout(
         loss = rows[system.loss]
         gone = ~(np.abs(loss[-1]) <= DIVERGED * np.maximum(np.abs(loss[0]), 1e-12)) & (diverged_at < 0)
         diverged_at[gone] = step
+    once = {k: np.asarray(x)[: len(seeds)] for k, x in system.conclude(tasks, states, leaves).items()}
     states = jax.tree.map(lambda x: x[: len(seeds)], states)
-    return _dataset(system.probes(preset), rows, grid, seeds, diverged_at, states)
+    return _dataset(system.probes(preset), rows, once, grid, seeds, diverged_at, states)
 
 
 def _arguments(preset: Settings, seeds: range) -> tuple[Any, jax.Array]:
@@ -146,12 +149,13 @@ def _first_unsound(system, keys, tasks, states, leaves, low: int, high: int, see
     return high
 
 
-def _dataset(probes, rows, grid, seeds: range, diverged_at, states) -> xr.Dataset:
+def _dataset(probes, rows, once, grid, seeds: range, diverged_at, states) -> xr.Dataset:
     """The records with their dimensions and meanings, and the final state as `final_*`."""
     data: dict[str, Any] = {}
     for name, probe in probes.items():
-        values = np.stack(rows[name], axis=1)
-        data[name] = (("seed", "step", *probe.dims), values, {"description": probe.doc})
+        along = ("seed",) if probe.once else ("seed", "step")
+        values = once[name] if probe.once else np.stack(rows[name], axis=1)
+        data[name] = ((*along, *probe.dims), values, {"description": probe.doc})
     data["diverged_at"] = (
         "seed",
         diverged_at,

@@ -6,7 +6,7 @@ at once where their states fit the cache together.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -36,15 +36,24 @@ class System:
 
     def _advance(self, key, task, state, preset, first, last) -> State:
         step_key = jax.random.split(key, 3)[2]
-        step = self.dynamics(task, preset).step
-        return jax.lax.fori_loop(first, last, lambda t, s: step(jax.random.fold_in(step_key, t), s), state)
+        return self.dynamics(task, preset).advance(step_key, state, first, last)
 
-    def _observe(self, task, state, preset) -> dict[str, jax.Array]:
+    def _measure(self, once: bool, task, state, preset) -> dict[str, jax.Array]:
         def recorded(probe: Probe) -> jax.Array:
             value = jnp.asarray(probe.measure(task, preset, state))
             return value.astype(probe.dtype) if probe.dtype else value
 
-        return {name: recorded(probe) for name, probe in self.probes(preset).items()}
+        return {name: recorded(probe) for name, probe in self.probes(preset).items() if probe.once == once}
+
+    def divisible(self, preset: Any) -> bool:
+        """Whether a run may be cut between records: flows go from record to record."""
+        found = []
+
+        def look(key):
+            found.append(self.dynamics(self.make_task(key, preset), preset).jump is None)
+
+        jax.eval_shape(look, jax.random.key(0))
+        return found[0]
 
     @cached_property
     def start(self) -> Callable:
@@ -59,7 +68,12 @@ class System:
     @cached_property
     def observe(self) -> Callable:
         """(tasks, states, preset) -> records, compiled."""
-        return _over_seeds(self._observe, mapped=2)
+        return _over_seeds(partial(self._measure, False), mapped=2)
+
+    @cached_property
+    def conclude(self) -> Callable:
+        """(tasks, states, preset) -> what is measured once, at the end, compiled."""
+        return _over_seeds(partial(self._measure, True), mapped=2)
 
     @cached_property
     def sound(self) -> Callable:

@@ -1,0 +1,47 @@
+"""Foreign functions: a setting may name one that its paper knows, or one's own as module:function.
+
+>>> chosen("law", "math:sqrt", {})(4.0)
+2.0
+"""
+
+import hashlib
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from descentlab.errors import SettingError
+
+
+def chosen(field: str, name: str, known: Mapping[str, Callable]) -> Callable[..., Any]:
+    """The function that a setting names; a SettingError that says what is allowed if there is none."""
+    if name in known:
+        return known[name]
+    module, colon, function = name.partition(":")
+    try:
+        if not colon:
+            raise ValueError
+        found = getattr(importlib.import_module(module), function)
+        if not callable(found):
+            raise TypeError(f"{function} of {module} is not a function")
+        return found
+    except ValueError:
+        reason = ""
+    except (ImportError, AttributeError, TypeError) as error:
+        reason = f" ({error})"
+    raise SettingError(
+        f"{field} takes one of {', '.join(known)}, or your own as module:function; "
+        f"got {field}={name}{reason}."
+    )
+
+
+def fingerprint(name: str, known: Mapping[str, Callable]) -> str:
+    """A hash of the source of a function of one's own, so that changing it makes another run."""
+    if name in known:
+        return ""
+    found = chosen("setting", name, known)
+    try:
+        source = inspect.getsource(inspect.getmodule(found) or found)
+    except (OSError, TypeError):  # written in C, or at a prompt
+        source = name
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
