@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 # What runs compute with; a change here makes stored runs stale like a change of the paper.
 ENGINE = tuple(
-    f"{name}.py"
-    for name in "numerics preset foreign objective dynamics flow probe system rollout".split()
+    f"{name}.py" for name in "numerics preset foreign objective dynamics flow probe system rollout".split()
 )
 # What only reads runs.
 READERS = ("claims.py", "measures.py", "figures.py", "tables.py", "runs.py", "stages.py")
@@ -132,7 +131,9 @@ class Paper:
         from descentlab.system import System
 
         m = self.module
-        return System(m.make_task, m.dynamics, m.probes, m.PAPER.loss)
+        return System(
+            m.make_task, m.dynamics, m.probes, m.PAPER.loss, getattr(m, "program", lambda preset: preset)
+        )
 
     @cached_property
     def code_version(self) -> str:

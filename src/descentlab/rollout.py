@@ -20,7 +20,7 @@ import xarray as xr
 from descentlab import numerics
 from descentlab.preset import Settings
 from descentlab.system import System as System
-from descentlab.system import filled
+from descentlab.system import filled, sound
 
 PIECE_SECONDS = 0.5
 LONGEST_PIECE = 2**62  # from record to record
@@ -79,6 +79,7 @@ def rollout(
     """
     leaves, keys = _arguments(preset, seeds)
     tasks, states = system.start(keys, leaves)
+    leaves, _ = _arguments(system.program(preset), seeds)
     grid = np.asarray(records)
     if grid[0] != 0 or np.any(np.diff(grid) <= 0):
         raise ValueError(f"records must begin at 0 and increase, got {grid.tolist()}.")
@@ -96,7 +97,7 @@ def rollout(
         while step < grid[done]:
             target, began = min(int(grid[done]), step + piece), time.monotonic()
             after = jax.block_until_ready(system.advance(keys, tasks, states, leaves, step, target))
-            for i in np.flatnonzero(~np.asarray(system.sound(after))[: len(seeds)] & (diverged_at < 0)):
+            for i in np.flatnonzero(~np.asarray(sound(after))[: len(seeds)] & (diverged_at < 0)):
                 diverged_at[i] = _first_unsound(system, keys, tasks, states, leaves, step, target, int(i))
             seconds = time.monotonic() - began
             if piece < LONGEST_PIECE:
@@ -142,7 +143,7 @@ def _first_unsound(system, keys, tasks, states, leaves, low: int, high: int, see
     while high - low > 1:
         middle = (low + high) // 2
         there = system.advance(keys, tasks, states, leaves, low, middle)
-        if np.asarray(system.sound(there))[seed]:
+        if np.asarray(sound(there))[seed]:
             low, states = middle, there
         else:
             high = middle

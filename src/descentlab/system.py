@@ -28,6 +28,8 @@ class System:
     dynamics: Callable[[Any, Any], Dynamics]
     probes: Callable[[Any], Mapping[str, Probe]]
     loss: str
+    # The preset whose compiled program serves another one too: sizes that only the task carries.
+    program: Callable[[Any], Any] = lambda preset: preset
 
     def _seed(self, key, preset) -> tuple[Any, State]:
         task_key, start_key, _ = jax.random.split(key, 3)
@@ -58,58 +60,57 @@ class System:
     @cached_property
     def start(self) -> Callable:
         """(keys, preset) -> (tasks, states), compiled."""
-        return _over_seeds(self._seed, mapped=1)
+        return self._over_seeds(self._seed, mapped=1)
 
     @cached_property
     def advance(self) -> Callable:
         """(keys, tasks, states, preset, first, last) -> states, compiled."""
-        return _over_seeds(self._advance, mapped=3)
+        return self._over_seeds(self._advance, mapped=3)
 
     @cached_property
     def observe(self) -> Callable:
         """(tasks, states, preset) -> records, compiled."""
-        return _over_seeds(partial(self._measure, False), mapped=2)
+        return self._over_seeds(partial(self._measure, False), mapped=2)
 
     @cached_property
     def conclude(self) -> Callable:
         """(tasks, states, preset) -> what is measured once, at the end, compiled."""
-        return _over_seeds(partial(self._measure, True), mapped=2)
+        return self._over_seeds(partial(self._measure, True), mapped=2)
 
-    @cached_property
-    def sound(self) -> Callable:
-        """(states) -> whether each seed's state is finite, compiled."""
+    def _over_seeds(self, function: Callable, mapped: int) -> Callable:
+        """`function` for all seeds at once: its first `mapped` arguments have a leading axis of seeds.
 
-        def finite(state: State) -> jax.Array:
-            leaves = [x for x in jax.tree.leaves(state) if jnp.issubdtype(x.dtype, jnp.inexact)]
-            return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in leaves]))
+        One seed after another unless the batch fits the cache: beyond it, batching over
+        seeds turns small cached products into memory traffic and costs up to three times.
+        """
 
-        return _over_seeds(finite, mapped=1)
-
-
-def _over_seeds(function: Callable, mapped: int) -> Callable:
-    """`function` for all seeds at once: its first `mapped` arguments have a leading axis of seeds.
-
-    One seed after another unless the batch fits the cache: beyond it, batching over
-    seeds turns small cached products into memory traffic and costs up to three times.
-    """
-
-    @jax.jit
-    def compiled(*args):
-        seeds = jax.tree.leaves(args[0])[0].shape[0]
-        mesh = Mesh(np.array(jax.devices()[: min(len(jax.devices()), seeds)]), "seeds")
-        split, whole = PartitionSpec("seeds"), PartitionSpec()
-
-        def here(*args):
+        @jax.jit
+        def compiled(*args):
             each, same = args[:mapped], args[mapped:]
-            bytes_each = sum(x.nbytes // x.shape[0] for x in jax.tree.leaves(each) if x.ndim)
-            local = jax.tree.leaves(each)[0].shape[0]
-            batch = max(1, min(local, CACHE_BYTES // max(1, bytes_each)))
-            return jax.lax.map(lambda e: function(*e, *same), each, batch_size=batch if batch > 1 else None)
 
-        specs = (split,) * mapped + (whole,) * (len(args) - mapped)
-        return jax.shard_map(here, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)(*args)
+            def here(*each):
+                bytes_each = sum(x.nbytes // x.shape[0] for x in jax.tree.leaves(each) if x.ndim)
+                local = jax.tree.leaves(each)[0].shape[0]
+                batch = max(1, min(local, CACHE_BYTES // max(1, bytes_each)))
+                return jax.lax.map(
+                    lambda e: function(*e, *same), each, batch_size=batch if batch > 1 else None
+                )
 
-    return compiled
+            if not self.divisible(same[0]):
+                return here(*each)  # the solvers of flows do not work inside shard_map
+            seeds = jax.tree.leaves(each)[0].shape[0]
+            mesh = Mesh(np.array(jax.devices()[: min(len(jax.devices()), seeds)]), "seeds")
+            split = PartitionSpec("seeds")
+            return jax.shard_map(here, mesh=mesh, in_specs=split, out_specs=split, check_vma=False)(*each)
+
+        return compiled
+
+
+@jax.jit
+def sound(states: State) -> jax.Array:
+    """Whether each seed's state is finite."""
+    leaves = [x for x in jax.tree.leaves(states) if jnp.issubdtype(x.dtype, jnp.inexact)]
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x), axis=range(1, x.ndim)) for x in leaves]), axis=0)
 
 
 def filled(tree: Any, seeds: int) -> Any:

@@ -35,7 +35,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Key, ScalarLike
+from jaxtyping import Array, Bool, Float, Key, ScalarLike
 
 from descentlab.dynamics import Dynamics, descent
 from descentlab.flow import flow
@@ -54,6 +54,7 @@ from descentlab.papers.bilinear_teachers.setting import Preset as Preset
 from descentlab.papers.bilinear_teachers.setting import Task as Task
 from descentlab.papers.bilinear_teachers.setting import bend, entries, inputs, label_noise
 from descentlab.papers.bilinear_teachers.setting import make_task as make_task
+from descentlab.papers.bilinear_teachers.setting import program as program
 from descentlab.papers.bilinear_teachers.setting import records as records
 from descentlab.probe import Probe
 
@@ -269,50 +270,38 @@ def metric(task: Task) -> Callable[[Any], Any]:
     return moved
 
 
-def halved(w: Params, task: Task) -> Float[Array, ""]:
-    """Changes sign when |S - S*|_F falls below half of what uniform attention gives: the time T*."""
+def halved(w: Params, task: Task) -> Bool[Array, ""]:
+    """Whether |S - S*|_F is below half of what uniform attention gives: the event of T*."""
     D, K = task.preset.D, task.preset.K
-    return jnp.sqrt(jnp.sum((attention(w.A) - task.S) ** 2)) - 0.5 * (D / K - 1) ** 0.5
+    return _norm(attention(w.A) - task.S) < 0.5 * (D / K - 1) ** 0.5
 
 
 def dynamics(task: Task | LineTask, p: Preset) -> Dynamics:
     """Training by the chosen algorithm, of all weights or of the two numbers they reduce to."""
     if isinstance(task, LineTask):
-
-        def begin(key: Any) -> Any:
-            return line.zero(task)
-
-        def slope(w: Any) -> Any:
-            return line.gradient(w, task)
-
-        def event(w: Any) -> Any:
-            return line.halved(w, task)
-
-        loss: Any = line.excess_loss
-    else:
-        change = metric(task)
-
-        def begin(key: Any) -> Any:
-            return start(key, p)
-
-        def slope(w: Any) -> Any:
-            return change(population_gradient(w, task))
-
-        def event(w: Any) -> Any:
-            return halved(w, task)
-
-        loss = population_loss
-    if p.algorithm == "flow":
-        return flow(begin, slope, p.eta, event=event, stiff=p.reduced)
-    if p.algorithm == "population":
-        return descent(begin, population(lambda w: loss(w, task), slope), optax.sgd(p.eta))
-    assert isinstance(task, Task)
+        return _exact(
+            p, lambda key: line.zero(task), lambda w: line.excess_loss(w, task),
+            lambda w: line.gradient(w, task), lambda w: line.halved(w, task),
+        )  # fmt: skip
+    change = metric(task)
+    if p.algorithm != "online":
+        return _exact(
+            p, lambda key: start(key, p), lambda w: population_loss(w, task),
+            lambda w: change(population_gradient(w, task)), lambda w: halved(w, task),
+        )  # fmt: skip
     fresh = online(
         lambda key: sample(key, task, p.batch),
         lambda w, batch: batch_loss(w, task, batch),
-        lambda w, batch: metric(task)(jax.grad(batch_loss)(w, task, batch)),
+        lambda w, batch: change(jax.grad(batch_loss)(w, task, batch)),
     )
-    return descent(begin, fresh, optax.sgd(p.eta))
+    return descent(lambda key: start(key, p), fresh, optax.sgd(p.eta))
+
+
+def _exact(p: Preset, begin: Any, loss: Any, slope: Any, event: Any) -> Dynamics:
+    """Descent or flow by an exact gradient. Two numbers are stiff at large D, and cheap to solve for."""
+    if p.algorithm == "population":
+        return descent(begin, population(loss, slope), optax.sgd(p.eta))
+    return flow(begin, slope, p.eta, event=event, stiff=p.reduced, rtol=1e-6 if p.reduced else 1e-8)
 
 
 # ---------------------------------------------------------------- out of distribution
@@ -506,9 +495,7 @@ def _full_probes() -> dict[str, Probe]:
 
 # ---------------------------------------------------------------- the paper
 
-DEVIATIONS = (
-    Deviation("sizes", "TODO"),
-)
+DEVIATIONS = (Deviation("sizes", "TODO"),)
 
 PAPER = About(
     title="Transformers Trained via Gradient Descent Can Provably Learn a Class of Teacher Models",

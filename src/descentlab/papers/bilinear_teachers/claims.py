@@ -1,1 +1,1 @@
-CLAIMS=()
+CLAIMS = ()

@@ -1,1 +1,1 @@
-FIGURES=()
+FIGURES = ()

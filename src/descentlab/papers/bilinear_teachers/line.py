@@ -16,7 +16,7 @@ full run; it makes sizes cheap, up to D in the hundred thousands.
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, ScalarLike
+from jaxtyping import Array, Bool, Float
 
 from descentlab.papers.bilinear_teachers.arccosine import gap
 from descentlab.papers.bilinear_teachers.setting import LineTask, Preset, bend
@@ -48,16 +48,21 @@ def gradient(w: Line, task: LineTask) -> Line:
     on_score, off_score = scores(w, task)
     ss = K * on_score**2 + (D - K) * off_score**2
     q = jnp.minimum(on_score * jnp.sqrt(K / ss), 1.0)
-    ratio = jnp.where(w.C_1 > 0, 1 / jnp.sqrt(K * ss) / jnp.where(w.C_1 > 0, w.C_1, 1.0), 0.0)
-    alpha = h - 2 * b2 / jnp.pi * ratio * jnp.sqrt((1 - q) * (1 + q))
-    beta = jnp.where(w.C_1 > 0, a**2 + 2 * b2 / jnp.pi * jnp.arcsin(q), a * at_zero)
+    moved = w.C_1 > 0
+    if p.algorithm == "flow":
+        # A flow leaves zero at once, unless s'(0) = 0 keeps it there; the limit from above spares solvers a kink.
+        moved = moved | (jnp.asarray(at_zero) > 0)
+    # C_1 alpha and beta, with the alpha and beta of the full gradient.
+    bent = 2 * b2 / jnp.pi * jnp.sqrt((1 - q) * (1 + q) / (K * ss))
+    C_alpha = h * w.C_1 - jnp.where(moved, bent, 0.0)
+    beta = jnp.where(moved, a**2 + 2 * b2 / jnp.pi * jnp.arcsin(q), a * at_zero)
     s2 = p.sigma_x**2
     # dL/ds_j on the support and off it, then through softmax.
-    on = s2 * task.V2 * w.C_1 * (w.C_1 * on_score * alpha - beta / K)
-    off = s2 * task.V2 * w.C_1**2 * off_score * alpha
+    on = s2 * task.V2 * w.C_1 * (C_alpha * on_score - beta / K)
+    off = s2 * task.V2 * w.C_1 * C_alpha * off_score
     inner = K * on_score * on + (D - K) * off_score * off
     u = (on_score * (on - inner) - off_score * (off - inner)) / jnp.sqrt(D)
-    return Line(s2 * D * (ss * w.C_1 * alpha - on_score * beta), u)
+    return Line(s2 * D * (ss * C_alpha - on_score * beta), u)
 
 
 def excess_loss(w: Line, task: LineTask) -> Number:
@@ -89,6 +94,6 @@ def zero(task: LineTask) -> Line:
     return Line(jnp.zeros_like(task.D), jnp.zeros_like(task.D))
 
 
-def halved(w: Line, task: LineTask) -> ScalarLike:
-    """Changes sign when |S - S*|_F falls below half its start."""
-    return attention_error(w, task) - attention_error(zero(task), task) / 2
+def halved(w: Line, task: LineTask) -> Bool[Array, ""]:
+    """Whether |S - S*|_F has fallen below half its start."""
+    return attention_error(w, task) < attention_error(zero(task), task) / 2

@@ -89,9 +89,7 @@ class Preset(Settings):
         choices=("position_only", "full"),
     )
     sigma_0: float = parameter("standard deviation of the start; the paper's is 0", default=0.0, low=0)
-    train: str = parameter(
-        "trained blocks", default="both", choices=("both", "value", "attention")
-    )
+    train: str = parameter("trained blocks", default="both", choices=("both", "value", "attention"))
     algorithm: str = parameter(
         "exact population gradient descent, online descent with fresh batches, or gradient flow",
         default="population",
@@ -247,13 +245,24 @@ def encodings(key: Key[Array, ""], p: Preset) -> Float[Array, "D D"]:
     return Q * jnp.sign(jnp.diagonal(R))[None, :]
 
 
+def program(p: Preset) -> Preset:
+    """The preset whose compiled program serves this one: the two numbers know sizes from their task alone."""
+    if not p.reduced:
+        return p
+    # Inside a program the real-valued fields are traced, where nothing can be checked again.
+    one = object.__new__(Preset)
+    for name, value in {**p.settings(), "teacher": "cnn", "D": 2, "K": 1, "d": 1, "M": 1}.items():
+        object.__setattr__(one, name, value)
+    return one
+
+
 def make_task(key: Key[Array, ""], p: Preset) -> Task | LineTask:
     """A random teacher."""
     V_key, S_key, P_key, test = jax.random.split(key, 4)
     V = value_teacher(V_key, p)
     if p.reduced:
         D, K = jnp.asarray(p.D, V.dtype), jnp.asarray(p.K, V.dtype)
-        return LineTask(p, jnp.sum(V**2), D, K)
+        return LineTask(program(p), jnp.sum(V**2), D, K)
     return Task(p, V, attention_teacher(S_key, p), encodings(P_key, p), test)
 
 
