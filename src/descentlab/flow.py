@@ -6,8 +6,8 @@ descent tends to the flow as the rate goes to zero.
 
 A solver goes from record to record, takes as many steps as the tolerance asks for, and hands its
 stride on. An event is a condition on the parameters, and its hitting time is found by halving the
-interval between the two records where it came true. Every trial solves the flow anew, so the time
-is as accurate as the solver; what comes true and false again between two records is not seen.
+interval between the two records where it came true. Every trial is solved for, so the time is as
+accurate as the solver; what comes true and false again between two records is not seen.
 
 >>> import jax, jax.numpy as jnp
 >>> halves = flow(lambda key: jnp.ones(1), lambda x: x, 0.1, event=lambda x: x[0] < 0.5)
@@ -59,7 +59,7 @@ def flow(
     # Time runs from 0 to 1 in every solve: diffrax ends solves with an absolute tolerance of time.
     term = diffrax.ODETerm(lambda _, params, span: jax.tree.map(lambda g: -span * g, gradient(params)))
     solver = diffrax.Kvaerno5() if stiff else diffrax.Tsit5()
-    controller = diffrax.PIDController(rtol=rtol, atol=atol)
+    controller = diffrax.PIDController(rtol=rtol, atol=atol, factormax=4)
 
     def init(key: Any) -> Flow:
         params = start(key)
@@ -90,23 +90,32 @@ def flow(
             return whole | (jnp.isfinite(high) & (high - low > jnp.maximum(close, rtol * high)))
 
         def halve(at: Any) -> Any:
-            whole, trial, low, high, final, hit_at, stride = at
-            params, taken = solved(state.params, stride, trial - begin)
+            whole, trial, low, high, at_low, at_high, at_end, stride = at
+            params, taken = solved(at_low, stride, trial - low)
             true = came(params) & (state.hit < 0)
-            low, high = jnp.where(true, low, trial), jnp.where(true, trial, high)
-            final, hit_at = (
-                jax.tree.map(lambda new, old, now=now: jnp.where(now, new, old), params, kept)
-                for now, kept in ((whole, final), (true, hit_at))
+            kept = ((~whole & ~true, at_low), (true, at_high), (whole, at_end))
+            at_low, at_high, at_end = (
+                jax.tree.map(lambda new, old, now=now: jnp.where(now, new, old), params, x) for now, x in kept
             )
+            low, high = jnp.where(whole | true, low, trial), jnp.where(true, trial, high)
             # Seeds that are done go on beside others: their trial must be one that can be solved.
             trial = jnp.where(jnp.isfinite(high), (low + high) / 2, end)
-            return jnp.zeros_like(whole), trial, low, high, final, hit_at, jnp.where(whole, taken, stride)
+            return (
+                jnp.zeros_like(whole),
+                trial,
+                low,
+                high,
+                at_low,
+                at_high,
+                at_end,
+                jnp.where(whole, taken, stride),
+            )
 
         never, start = jnp.full_like(end, jnp.inf), state.params
-        first = (jnp.ones_like(end, bool), end, begin, never, start, start, state.stride)
-        _, _, _, high, final, hit_at, stride = jax.lax.while_loop(unfinished, halve, first)
+        first = (jnp.ones_like(end, bool), end, begin, never, start, start, start, state.stride)
+        _, _, _, high, _, at_high, at_end, stride = jax.lax.while_loop(unfinished, halve, first)
         hit = jnp.isfinite(high)
-        params = jax.tree.map(lambda a, b: jnp.where(hit & stop, a, b), hit_at, final)
+        params = jax.tree.map(lambda a, b: jnp.where(hit & stop, a, b), at_high, at_end)
         return Flow(params, stride, jnp.where(hit, high / unit, state.hit))
 
     def jump(state: Flow, first: Array, last: Array) -> Flow:

@@ -16,6 +16,7 @@ where "clearly" is a one-sided t-test over seeds. docs/verdicts.md says how ofte
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,11 +49,27 @@ def exponent(series: xr.DataArray, against: xr.DataArray | None = None, window: 
         raise Broken(f"{series.name} and {x.name} must be recorded at the same steps for the same seeds.")
     log_x, log_y = logarithms(x, inside), logarithms(series, inside)
     origin = min(0.0, log_x[0, 0]) if against is None else log_x[:, :1]
-    clock = 1 + np.abs(log_x - origin)
-
-    slopes = np.stack([_slope(log_x[:, part], log_y[:, part]) for part in thirds])
     halves = [half for third in thirds for half in np.array_split(third, 2)]
-    sixths = np.stack([_slope(log_x[:, part], log_y[:, part]) for part in halves])
+    return settling(
+        log_x, log_y, 1 + np.abs(log_x - origin), thirds, halves,
+        range={"step": (float(steps[0]), float(steps[-1]))},
+    )  # fmt: skip
+
+
+def settling(
+    log_x: np.ndarray,
+    log_y: np.ndarray,
+    clock: np.ndarray,
+    thirds: Sequence[np.ndarray],
+    sixths: Sequence[np.ndarray],
+    range: Mapping[str, tuple[float, float]],
+) -> Estimate:
+    """The slope that log y against log x (both by seed) settles to, from those in parts of the range.
+
+    `thirds` and `sixths` pick the points of each part; `clock` is the s of the slowest drift expected.
+    """
+    slopes = np.stack([_slope(log_x[:, part], log_y[:, part]) for part in thirds])
+    finer = np.stack([_slope(log_x[:, part], log_y[:, part]) for part in sixths])
     limits = np.array([_limit(*seed) for seed in zip(log_x, log_y, clock, strict=True)])
     inverse = [float(np.mean(1 / clock[:, part])) for part in thirds]
     lasting = (inverse[1] - inverse[2]) / max(inverse[0] - inverse[1], 1e-12)
@@ -60,9 +77,9 @@ def exponent(series: xr.DataArray, against: xr.DataArray | None = None, window: 
     notes = {f"slope_{i + 1}": float(slope.mean()) for i, slope in enumerate(slopes)}
     return Estimate(
         value=notes["slope_3"],
-        seeds=series.sizes["seed"],
-        spread=Hull((student(slopes[2]), *_leads_to(slopes, sixths, limits, min(max(lasting, 0.0), 0.95)))),
-        range={"step": (float(steps[0]), float(steps[-1]))},
+        seeds=log_y.shape[0],
+        spread=Hull((student(slopes[2]), *_leads_to(slopes, finer, limits, min(max(lasting, 0.0), 0.95)))),
+        range=range,
         notes=notes | {"drift": notes["slope_3"] - notes["slope_2"], "extrapolated": float(limits.mean())},
     )
 

@@ -135,6 +135,15 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Unsettled:
+    """No bound at all: the number was read before the regime that the claim speaks of."""
+
+    def interval(self, level: float, seeds: Number | None = None) -> Bounds:
+        """The whole line."""
+        return EVERYTHING
+
+
+@dataclass(frozen=True)
 class Hull:
     """Everything between the parts: the truth may be any of them, or on the way from one to another."""
 

@@ -52,7 +52,7 @@ from descentlab.papers.bilinear_teachers.setting import TEACHERS as TEACHERS
 from descentlab.papers.bilinear_teachers.setting import LineTask as LineTask
 from descentlab.papers.bilinear_teachers.setting import Preset as Preset
 from descentlab.papers.bilinear_teachers.setting import Task as Task
-from descentlab.papers.bilinear_teachers.setting import bend, entries, inputs, label_noise
+from descentlab.papers.bilinear_teachers.setting import bare, bend, entries, inputs, label_noise, line_task, on_line
 from descentlab.papers.bilinear_teachers.setting import make_task as make_task
 from descentlab.papers.bilinear_teachers.setting import program as program
 from descentlab.papers.bilinear_teachers.setting import records as records
@@ -242,14 +242,15 @@ def batch_loss(w: Params | FullParams, task: Task, batch: tuple[Array, Array]) -
 # ---------------------------------------------------------------- algorithm
 
 
-def start(key: Key[Array, ""], p: Preset) -> Params | FullParams:
+def beginning(key: Key[Array, ""], p: Preset) -> Params | FullParams:
     """Zero, or Gaussian with standard deviation sigma_0."""
+    scale = p.sigma_0 if p.start == "gaussian" else 0.0
     extra = p.d if p.student == "full" else 0
     V_key, A_key = jax.random.split(key)
     dtype, side = float_dtype(p.precision), p.D + extra
     columns = side if extra else p.d
-    W_V = p.sigma_0 * jax.random.normal(V_key, (p.M, columns), dtype)
-    A = p.sigma_0 * jax.random.normal(A_key, (side, side), dtype)
+    W_V = scale * jax.random.normal(V_key, (p.M, columns), dtype)
+    A = scale * jax.random.normal(A_key, (side, side), dtype)
     return FullParams(W_V, A) if extra else Params(W_V, A)
 
 
@@ -278,30 +279,39 @@ def halved(w: Params, task: Task) -> Bool[Array, ""]:
 
 def dynamics(task: Task | LineTask, p: Preset) -> Dynamics:
     """Training by the chosen algorithm, of all weights or of the two numbers they reduce to."""
-    if isinstance(task, LineTask):
-        return _exact(
-            p, lambda key: line.zero(task), lambda w: line.excess_loss(w, task),
-            lambda w: line.gradient(w, task), lambda w: line.halved(w, task),
-        )  # fmt: skip
+    if on_line(p):
+        two = two_numbers(task)
+        if p.algorithm == "flow":
+            return flow(
+                lambda key: line.relaxing_zero(two), lambda w: line.relaxing_gradient(w, two), p.eta,
+                event=lambda w: line.halved(w, two), stiff=True, rtol=1e-6,
+            )  # fmt: skip
+        exact = population(lambda w: line.excess_loss(w, two), lambda w: line.gradient(w, two))
+        return descent(lambda key: line.zero(two), exact, optax.sgd(p.eta))
+    assert isinstance(task, Task)
     change = metric(task)
-    if p.algorithm != "online":
-        return _exact(
-            p, lambda key: start(key, p), lambda w: population_loss(w, task),
-            lambda w: change(population_gradient(w, task)), lambda w: halved(w, task),
-        )  # fmt: skip
+
+    def begin(key: Key[Array, ""]) -> Params | FullParams:
+        return beginning(key, p)
+
+    def slope(w: Params) -> Params:
+        return change(population_gradient(w, task))
+
+    if p.algorithm == "flow":
+        return flow(begin, slope, p.eta, event=lambda w: halved(w, task))
+    if p.algorithm == "population":
+        return descent(begin, population(lambda w: population_loss(w, task), slope), optax.sgd(p.eta))
     fresh = online(
         lambda key: sample(key, task, p.batch),
         lambda w, batch: batch_loss(w, task, batch),
         lambda w, batch: change(jax.grad(batch_loss)(w, task, batch)),
     )
-    return descent(lambda key: start(key, p), fresh, optax.sgd(p.eta))
+    return descent(begin, fresh, optax.sgd(p.eta))
 
 
-def _exact(p: Preset, begin: Any, loss: Any, slope: Any, event: Any) -> Dynamics:
-    """Descent or flow by an exact gradient. Two numbers are stiff at large D, and cheap to solve for."""
-    if p.algorithm == "population":
-        return descent(begin, population(loss, slope), optax.sgd(p.eta))
-    return flow(begin, slope, p.eta, event=event, stiff=p.reduced, rtol=1e-6 if p.reduced else 1e-8)
+def two_numbers(task: Task | LineTask) -> LineTask:
+    """What the two numbers need of a task."""
+    return task if isinstance(task, LineTask) else line_task(task.preset, task.V)
 
 
 # ---------------------------------------------------------------- out of distribution
@@ -338,6 +348,15 @@ def unrelated_excess(w: Params | FullParams, task: Task, X: Float[Array, "d N D"
 PAPERS_BATCH = 100  # samples behind the paper's own estimate of the OOD loss
 
 
+def weights(w: Params | line.Line | line.Relaxing, task: Task) -> Params:
+    """The weights themselves, of which the two numbers are a shorthand."""
+    if isinstance(w, Params):
+        return w
+    K, D = task.preset.K, task.preset.D
+    C_1, u = line.plain(w, two_numbers(task))
+    return Params(C_1 * task.V, jnp.where(task.S > 0, u * (1 - K / D), -u * (K / D)))
+
+
 def coefficients(w: Params, task: Task) -> tuple[Array, Array, Array]:
     """C_1, C_2 and C_3: W_V along V*, and the mean of A on the support and minus that off it."""
     on = task.S > 0
@@ -368,13 +387,13 @@ def off_line(w: Params, task: Task) -> Float[Array, ""]:
 
 def probes(p: Preset) -> dict[str, Probe]:
     """What is recorded of the chosen student."""
-    if p.reduced:
+    if bare(p):
         return _line_probes()
     if p.student == "full":
         return _full_probes()
 
     def of(measure: Callable[[Params, Task], Array], doc: str, *dims: str, **options: Any) -> Probe:
-        return Probe(lambda task, p, state: measure(state.params, task), doc, dims, **options)
+        return Probe(lambda task, p, state: measure(weights(state.params, task), task), doc, dims, **options)
 
     def excess(w: Params, task: Task) -> Array:
         if p.inputs == "gaussian":
@@ -392,7 +411,7 @@ def probes(p: Preset) -> dict[str, Probe]:
     def unrelated(w: Params, task: Task) -> Array:
         return unrelated_excess(w, task, ood_inputs(task, p.ood_samples))
 
-    return {
+    found = {
         "excess_loss": of(excess, "L - L_opt, exact for Gaussian inputs"),
         "attention_error": of(lambda w, task: _norm(attention(w.A) - task.S), "|S - S*|_F"),
         "value_error": of(lambda w, task: _norm(w.W_V - task.V), "|W_V - V*|_F"),
@@ -401,12 +420,16 @@ def probes(p: Preset) -> dict[str, Probe]:
         "C_2": of(lambda w, task: coefficients(w, task)[1], "C_2, mean of P'W_KQ P on the support of S*"),
         "C_3": of(lambda w, task: coefficients(w, task)[2], "C_3, minus its mean off the support"),
         "off_line": of(off_line, "largest relative distance from the form of Lemma D.2"),
+        "teacher_norm": of(lambda w, task: _norm(task.V), "|V*|_F", once=True),
+    }
+    if not p.detail:
+        return found
+    return found | {
         "ood_excess": of(ood, "excess OOD loss, labels from the teacher (noise drops out)"),
         "ood_excess_unrelated": of(unrelated, "excess OOD loss, labels of mean zero unrelated to X"),
         "ood_excess_100": of(paper_estimate, "excess OOD loss on 100 samples with noisy labels"),
         "attention": of(lambda w, task: attention(w.A), "S at the end", "row", "column", once=True),
         "teacher_attention": of(lambda w, task: task.S, "S*", "row", "column", once=True),
-        "teacher_norm": of(lambda w, task: _norm(task.V), "|V*|_F", once=True),
     }
 
 
@@ -422,8 +445,8 @@ def _cosine(X: Float[Array, "..."], Y: Float[Array, "..."]) -> Float[Array, ""]:
 def _line_probes() -> dict[str, Probe]:
     """The same of the two numbers."""
 
-    def of(measure: Callable[[Any, LineTask], Array], doc: str, **options: Any) -> Probe:
-        return Probe(lambda task, p, state: measure(state.params, task), doc, **options)
+    def of(measure: Callable[[line.Line, LineTask], Array], doc: str, **options: Any) -> Probe:
+        return Probe(lambda task, p, state: measure(line.plain(state.params, task), task), doc, **options)
 
     return {
         "excess_loss": of(line.excess_loss, "L - L_opt, exact for Gaussian inputs"),

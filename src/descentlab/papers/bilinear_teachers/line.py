@@ -15,11 +15,12 @@ full run; it makes sizes cheap, up to D in the hundred thousands.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, ScalarLike
 
 from descentlab.papers.bilinear_teachers.arccosine import gap
-from descentlab.papers.bilinear_teachers.setting import LineTask, Preset, bend
+from descentlab.papers.bilinear_teachers.setting import LineTask, bend
 
 Number = Float[Array, ""]
 
@@ -31,45 +32,109 @@ class Line(NamedTuple):
     u: Number
 
 
-def scores(w: Line, task: LineTask) -> tuple[Number, Number]:
+def scores(u: Number, task: LineTask) -> tuple[Number, Number]:
     """p and o: an attention score on and off the support."""
     D, K = task.D, task.K
-    e = jnp.exp(-w.u / jnp.sqrt(D))  # small late in training, where exp(u) would overflow
+    e = jnp.exp(-u / jnp.sqrt(D))  # small late in training, where exp(u) would overflow
     Z = K + (D - K) * e
     return 1 / Z, e / Z
 
 
-def gradient(w: Line, task: LineTask) -> Line:
-    """The gradients of C_1 and u: of W_V along V*, and of a logit on the support less one off it."""
-    p: Preset = task.preset
-    D, K = task.D, task.K
-    k, at_zero = bend(p)
+class Column(NamedTuple):
+    """What a column of S enters the gradient with: p, o, |s|^2, and the alpha and beta of the full gradient.
+
+    C_1 alpha = h C_1 - bent, which is linear in C_1.
+    """
+
+    p: Number
+    o: Number
+    ss: Number
+    h: ScalarLike
+    bent: Number
+    beta: Number
+
+
+def column(u: Number, task: LineTask, moved: Bool[Array, ""] | bool = True) -> Column:
+    """The column of a gap u; `moved` is false where C_1 = 0, at which the slope of s is a choice."""
+    k, at_zero = bend(task.preset)
     a, b2, h = (1 + k) / 2, (1 - k) ** 2 / 4, (1 + k**2) / 2
-    on_score, off_score = scores(w, task)
-    ss = K * on_score**2 + (D - K) * off_score**2
-    q = jnp.minimum(on_score * jnp.sqrt(K / ss), 1.0)
-    moved = w.C_1 > 0
-    if p.algorithm == "flow":
-        # A flow leaves zero at once, unless s'(0) = 0 keeps it there; the limit from above spares solvers a kink.
-        moved = moved | (jnp.asarray(at_zero) > 0)
-    # C_1 alpha and beta, with the alpha and beta of the full gradient.
+    D, K = task.D, task.K
+    p, o = scores(u, task)
+    ss = K * p**2 + (D - K) * o**2
+    q = jnp.minimum(p * jnp.sqrt(K / ss), 1.0)
     bent = 2 * b2 / jnp.pi * jnp.sqrt((1 - q) * (1 + q) / (K * ss))
-    C_alpha = h * w.C_1 - jnp.where(moved, bent, 0.0)
-    beta = jnp.where(moved, a**2 + 2 * b2 / jnp.pi * jnp.arcsin(q), a * at_zero)
-    s2 = p.sigma_x**2
+    beta = a**2 + 2 * b2 / jnp.pi * jnp.arcsin(q)
+    return Column(p, o, ss, h, jnp.where(moved, bent, 0.0), jnp.where(moved, beta, a * at_zero))
+
+
+def gap_slope(C_1: Number, c: Column, task: LineTask) -> Number:
+    """The gradient of u: of a logit on the support less one off it."""
+    D, K, C_alpha = task.D, task.K, c.h * C_1 - c.bent
     # dL/ds_j on the support and off it, then through softmax.
-    on = s2 * task.V2 * w.C_1 * (C_alpha * on_score - beta / K)
-    off = s2 * task.V2 * w.C_1 * C_alpha * off_score
-    inner = K * on_score * on + (D - K) * off_score * off
-    u = (on_score * (on - inner) - off_score * (off - inner)) / jnp.sqrt(D)
-    return Line(s2 * D * (ss * C_alpha - on_score * beta), u)
+    on, off = C_1 * (C_alpha * c.p - c.beta / K), C_1 * C_alpha * c.o
+    inner = K * c.p * on + (D - K) * c.o * off
+    strength = task.preset.sigma_x**2 * task.V2 / jnp.sqrt(D)
+    return strength * (c.p * (on - inner) - c.o * (off - inner))
+
+
+def gradient(w: Line, task: LineTask) -> Line:
+    """The gradients of C_1, of W_V along V*, and of u."""
+    c = column(w.u, task, w.C_1 > 0)
+    value = task.preset.sigma_x**2 * task.D * (c.ss * (c.h * w.C_1 - c.bent) - c.p * c.beta)
+    return Line(value, gap_slope(w.C_1, c, task))
+
+
+# ---------------------------------------------------------------- the same for solvers of the flow
+
+
+class Relaxing(NamedTuple):
+    """C_1 less its best value at u, and u.
+
+    C_1 follows u at a rate of D/K, ever faster than u moves. Solvers of the flow need the small distance
+    itself: as a difference of two numbers of order one, its rounding errors would stop them.
+    """
+
+    lag: Number
+    u: Number
+
+
+def best(u: Number, task: LineTask) -> Number:
+    """The C_1 that minimises the loss at a gap u."""
+    c = column(u, task)
+    return (c.p * c.beta / c.ss + c.bent) / c.h
+
+
+def plain(w: Line | Relaxing, task: LineTask) -> Line:
+    """C_1 and u."""
+    return w if isinstance(w, Line) else Line(w.lag + best(w.u, task), w.u)
+
+
+def relaxing_gradient(w: Relaxing, task: LineTask) -> Relaxing:
+    """Minus the velocity of the flow: the lag decays, and is fed by the motion of the best C_1.
+
+    A flow leaves C_1 = 0 at once, so the slope of s at zero does not enter, except that 0 keeps it there.
+    """
+    c = column(w.u, task)
+    C_1, rate = best(w.u, task) + w.lag, task.preset.sigma_x**2 * task.D * c.ss * c.h
+    u = gap_slope(C_1, c, task)
+    _, drag = jax.jvp(lambda u: best(u, task), (w.u,), (u,))
+    stuck = (jnp.asarray(bend(task.preset)[1]) == 0) & (C_1 == 0)
+    return Relaxing(jnp.where(stuck, 0.0, rate * w.lag - drag), jnp.where(stuck, 0.0, u))
+
+
+def relaxing_zero(task: LineTask) -> Relaxing:
+    """The start."""
+    return Relaxing(-best(jnp.zeros_like(task.D), task), jnp.zeros_like(task.D))
+
+
+# ---------------------------------------------------------------- what is recorded
 
 
 def excess_loss(w: Line, task: LineTask) -> Number:
     """L - L_opt, without cancellation near the optimum."""
     k, _ = bend(task.preset)
     D, K = task.D, task.K
-    on, off = scores(w, task)
+    on, off = scores(w.u, task)
     length = jnp.sqrt(K * on**2 + (D - K) * off**2)
     A, B = w.C_1 * length, 1 / jnp.sqrt(K)
     chord = (K * (on / length - B) ** 2 + (D - K) * (off / length) ** 2) / 2
@@ -80,7 +145,7 @@ def excess_loss(w: Line, task: LineTask) -> Number:
 def attention_error(w: Line, task: LineTask) -> Number:
     """|S - S*|_F."""
     D, K = task.D, task.K
-    on, off = scores(w, task)
+    on, off = scores(w.u, task)
     return jnp.sqrt(D * (K * (on - 1 / K) ** 2 + (D - K) * off**2))
 
 
@@ -94,6 +159,6 @@ def zero(task: LineTask) -> Line:
     return Line(jnp.zeros_like(task.D), jnp.zeros_like(task.D))
 
 
-def halved(w: Line, task: LineTask) -> Bool[Array, ""]:
+def halved(w: Line | Relaxing, task: LineTask) -> Bool[Array, ""]:
     """Whether |S - S*|_F has fallen below half its start."""
-    return attention_error(w, task) < attention_error(zero(task), task) / 2
+    return attention_error(plain(w, task), task) < attention_error(zero(task), task) / 2
