@@ -11,9 +11,6 @@ parent's.
 """
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,12 +20,10 @@ from statistics import median
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
-TORCH = HERE.parent / ".venv-torch" / "bin" / "python"
-TORCH_VERSION = "2.13.0"
+from sides import TORCH, Sides, commas, compare, disturbed, positive, run, say
+
 CHECKED_SEEDS, CHECKED_STEPS = 2, 60
 REPEATED_SEEDS = 2
-BUSY = 0.1  # share of the processors taken by other processes beyond which a timing is not one
 
 # Largest difference relative to the probe's largest entry at that step. Sums of 2000 products in
 # another order differ by a few units in the last place; queries and keys are stored in 32 bits.
@@ -41,101 +36,23 @@ LATE_TEST_LOSS = 0.1
 WORKLOAD = ["optimizer=sign", "d=2000", "n=20", "s=20", "m_k=100", "m_v=100", "detail=true"]
 
 
-class DisagreementError(Exception):
-    """The two sides do not compute the same trajectory."""
-
-
-class SetupError(Exception):
-    """The benchmark cannot run here; the message says what to do."""
-
-
 @dataclass
-class Bench:
-    """Where the instances lie, how each side is called, and how busy the machine was meanwhile."""
+class Bench(Sides):
+    """The two sides with the folder of their instances, and what is run."""
 
-    torch: Path
-    folder: Path
-    seeds: int
-    precision: int
-    settings: list[str]
-    busy: list[float] = field(default_factory=list)
+    folder: Path = Path()
+    seeds: int = 16
+    precision: int = 64
+    settings: list[str] = field(default_factory=list)
 
-    def lab(self, what: str, *args: str) -> dict:
-        """The laboratory's answer. Its compiled programs are not kept, so compile times are cold."""
-        chosen = [word for setting in self.settings for word in ("--set", setting)]
-        command = [sys.executable, str(HERE / "lab" / "sign_descent.py"), what, *chosen, *args]
-        return self._answer(command, {"JAX_ENABLE_COMPILATION_CACHE": "false"})
+    def lab(self, *args: str) -> dict:
+        """The laboratory's answer, with the settings."""
+        what, *options = args
+        return super().lab(what, *(word for s in self.settings for word in ("--set", s)), *options)
 
     def reference(self, *args: str) -> dict:
-        """PyTorch's answer."""
-        script = str(HERE / "reference" / "sign_descent.py")
-        options = ["--instances", str(self.folder), "--precision", str(self.precision)]
-        return self._answer([str(self.torch), script, *options, *args], {"PYTHONPATH": ""})
-
-    def _answer(self, command: list[str], environment: dict[str, str]) -> dict:
-        before = _processor_seconds()
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | environment)
-        after = _processor_seconds()
-        if done.returncode:
-            raise SetupError(f"{' '.join(command[:3])} ... ended with exit code {done.returncode}.")
-        if before and after and after.total > before.total:
-            ours = after.children - before.children
-            self.busy.append(max(0.0, after.used - before.used - ours) / (after.total - before.total))
-        return json.loads(done.stdout)
-
-
-@dataclass(frozen=True)
-class Processors:
-    """Processor seconds since the start of the machine, and of our children."""
-
-    total: float
-    used: float
-    children: float
-
-
-def _processor_seconds() -> Processors | None:
-    """The counters of Linux; None elsewhere."""
-    try:
-        fields = [int(x) for x in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    except (OSError, ValueError):
-        return None
-    tick = os.sysconf("SC_CLK_TCK")
-    idle = fields[3] + fields[4]
-    children = os.times()
-    return Processors(
-        sum(fields) / tick, (sum(fields) - idle) / tick, children.children_user + children.children_system
-    )
-
-
-def say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
-
-
-def commas(steps) -> str:
-    return ",".join(str(int(t)) for t in steps)
-
-
-def difference(lab: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """[seed, step]: the largest difference of a probe, relative to its largest entry there."""
-    a, b = (x.astype(np.float64).reshape(*x.shape[:2], -1) for x in (lab, reference))
-    scale = np.maximum(np.abs(a).max(-1), np.finfo(np.float64).tiny)
-    return np.where(np.isfinite(b).all(-1), np.abs(a - b).max(-1) / scale, np.inf)
-
-
-def compare(lab: Path, reference: Path, record: list[int], allowed: dict[str, float]) -> dict[str, float]:
-    """The largest difference of every probe in `allowed`; beyond what is allowed, a DisagreementError."""
-    found = {}
-    with np.load(lab) as ours, np.load(reference) as theirs:
-        for name, limit in allowed.items():
-            gap = difference(ours[name], theirs[name])
-            found[name] = float(gap.max())
-            if not found[name] <= limit:
-                seed, at = (int(i) for i in np.argwhere(~(gap <= limit))[0])
-                raise DisagreementError(
-                    f"{name} of seed {seed} at step {record[at]} differs by {gap[seed, at]:.1e} of its size; "
-                    f"{limit:.0e} is allowed. No ratio: the two sides do not compute the same thing."
-                )
-    return found
+        """PyTorch's answer on the instances."""
+        return super().reference("--instances", str(self.folder), "--precision", str(self.precision), *args)
 
 
 def check_start(bench: Bench) -> dict[str, float]:
@@ -145,9 +62,7 @@ def check_start(bench: Bench) -> dict[str, float]:
     ours, theirs = bench.folder / "check_lab.npz", bench.folder / "check_torch.npz"
     options = ["--seeds", str(seeds), "--record", commas(record)]
     bench.lab("run", *options, "--out", str(ours))
-    engine = bench.reference(*options, "--out", str(theirs))["engine"]
-    if engine.removeprefix("torch ").split("+")[0] != TORCH_VERSION:
-        raise SetupError(f"the reference is timed with torch {TORCH_VERSION}, {bench.torch} has {engine}.")
+    bench.reference(*options, "--out", str(theirs))
     with np.load(theirs) as file:
         probes = list(file.files)
     rounding = ROUNDING[bench.precision]
@@ -261,30 +176,21 @@ def table(result: dict) -> str:
         f"Same trajectory: largest difference over the first {CHECKED_STEPS} steps "
         f"{max(result['start_difference'].values()):.0e} of a probe's size.",
     ]
-    if result["quiet"] is False:
-        rows.append(
-            f"NOT A MEASUREMENT: other processes took up to {result['busy']:.0%} of the processors. "
-            "PyTorch's threads wait for each other, so a busy machine flatters the lab. Run again when quiet."
-        )
+    rows += disturbed(result)
     return "\n".join(rows)
 
 
 def bench(args: argparse.Namespace) -> dict:
     """The whole benchmark as one document."""
-    if not args.torch.exists():
-        raise SetupError(
-            f"there is no PyTorch interpreter at {args.torch}; run python benchmarks/torch_environment.py"
-        )
     settings = [*WORKLOAD, f"steps={args.steps}", f"precision={args.precision}"]
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="descentlab-bench-") as folder:
-        b = Bench(args.torch, Path(folder), args.seeds, args.precision, settings)
+        b = Bench("sign_descent", args.torch, [], Path(folder), args.seeds, args.precision, settings)
         say(f"writing {args.seeds} instances")
         made = b.lab("export", "--instances", folder, "--seeds", str(args.seeds))
         start = check_start(b)
         b.busy.clear()
         measured = measure(b, made["record"], args.steps, args.repeats)
-        busy = max(b.busy, default=None)
     return {
         "workload": "sign_descent",
         "settings": made["settings"],
@@ -292,17 +198,9 @@ def bench(args: argparse.Namespace) -> dict:
         "recorded_steps": len(made["record"]),
         **measured,
         "start_difference": start,
-        "busy": busy,
-        "quiet": None if busy is None else busy <= BUSY,
+        **b.quiet(),
         "benchmark_seconds": time.monotonic() - began,
     }
-
-
-def positive(word: str) -> int:
-    value = int(word)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"takes a whole number >= 1, got {word}")
-    return value
 
 
 def main() -> int:
@@ -314,16 +212,7 @@ def main() -> int:
     parser.add_argument("--torch", type=Path, default=TORCH, help="interpreter with PyTorch (.venv-torch)")
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
     args = parser.parse_args()
-    try:
-        result = bench(args)
-    except DisagreementError as wrong:
-        say(f"error: {wrong}")
-        return 1
-    except SetupError as wrong:
-        say(f"error: {wrong}")
-        return 2
-    print(json.dumps(result, indent=2) if args.json else table(result))
-    return 0
+    return run(bench, table, args)
 
 
 if __name__ == "__main__":

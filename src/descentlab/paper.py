@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from descentlab.system import System
 
 # What runs compute with; a change here makes stored runs stale like a change of the paper.
-ENGINE = tuple(
-    f"{name}.py" for name in "numerics preset foreign objective dynamics flow probe system rollout".split()
-)
+ENGINE = (
+    "numerics.py", "preset.py", "foreign.py", "objective.py", "dynamics.py", "flow.py", "probe.py",
+    "system.py", "rollout.py",
+)  # fmt: skip
 # What only reads runs.
-READERS = ("claims.py", "measures.py", "figures.py", "tables.py", "runs.py", "stages.py")
+READERS = ("deviations.py", "claims.py", "measures.py", "figures.py", "tables.py", "runs.py", "stages.py")
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,9 @@ def read(series: xr.DataArray, times: np.ndarray) -> np.ndarray:
     positive = series["step"].values > 0
     steps = np.log(series["step"].values[positive].astype(float))
     if np.any(~(times <= series["step"].values[-1])):
-        raise Broken(f"{series.name} is recorded to step {series['step'].values[-1]}, {times.max()} is needed.")
+        raise Broken(
+            f"{series.name} is recorded to step {series['step'].values[-1]}, {times.max()} is needed."
+        )
     logs = np.log(np.maximum(series.values[:, positive].astype(float), 1e-300))
     return np.array([np.exp(np.interp(np.log(t), steps, y)) for t, y in zip(times, logs, strict=True)])
 
@@ -100,7 +102,8 @@ def size_exponent(name: str, sizes: Sequence[np.ndarray], values: Sequence[np.nd
         return [np.append(own, own[-1] + 1) for own in np.array_split(intervals, parts)]
 
     log_x = np.log(x)
+    origin = 0.0 if (np.diff(log_x) > 0).all() and log_x.min() >= 0 else log_x[:, :1]
     return settling(
-        log_x, np.log(y), 1 + np.abs(log_x - log_x[:, :1]), points(3), points(6),
+        log_x, np.log(y), 1 + np.abs(log_x - origin), points(3), points(6),
         range={name: (float(x.min()), float(x.max()))},
     )  # fmt: skip

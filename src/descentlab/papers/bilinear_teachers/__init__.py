@@ -29,130 +29,54 @@ orthogonal P the state is A and not W_KQ. And from zero the whole run is two num
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Key, ScalarLike
+from jaxtyping import Array, Bool, Float, Key
 
 from descentlab.dynamics import Dynamics, descent
 from descentlab.flow import flow
 from descentlab.numerics import float_dtype
 from descentlab.objective import online, population
-from descentlab.paper import About, Deviation
+from descentlab.paper import About
 from descentlab.papers.bilinear_teachers import line
 from descentlab.papers.bilinear_teachers.arccosine import gap
 from descentlab.papers.bilinear_teachers.claims import CLAIMS as CLAIMS
+from descentlab.papers.bilinear_teachers.deviations import DEVIATIONS as DEVIATIONS
 from descentlab.papers.bilinear_teachers.figures import FIGURES as FIGURES
+from descentlab.papers.bilinear_teachers.model import FullParams as FullParams
+from descentlab.papers.bilinear_teachers.model import Params as Params
+from descentlab.papers.bilinear_teachers.model import Student as Student
+from descentlab.papers.bilinear_teachers.model import activation as activation
+from descentlab.papers.bilinear_teachers.model import attention as attention
+from descentlab.papers.bilinear_teachers.model import full_outputs as full_outputs
+from descentlab.papers.bilinear_teachers.model import outputs as outputs
+from descentlab.papers.bilinear_teachers.model import predict as predict
+from descentlab.papers.bilinear_teachers.model import printed as printed
+from descentlab.papers.bilinear_teachers.model import sample as sample
+from descentlab.papers.bilinear_teachers.model import student as student
+from descentlab.papers.bilinear_teachers.model import teacher as teacher
 from descentlab.papers.bilinear_teachers.setting import LAWS as LAWS
 from descentlab.papers.bilinear_teachers.setting import PRESETS as PRESETS
 from descentlab.papers.bilinear_teachers.setting import TEACHERS as TEACHERS
 from descentlab.papers.bilinear_teachers.setting import LineTask as LineTask
 from descentlab.papers.bilinear_teachers.setting import Preset as Preset
 from descentlab.papers.bilinear_teachers.setting import Task as Task
-from descentlab.papers.bilinear_teachers.setting import bare, bend, entries, inputs, label_noise, line_task, on_line
+from descentlab.papers.bilinear_teachers.setting import (
+    bare,
+    bend,
+    entries,
+    inputs,
+    label_noise,
+    line_task,
+    on_line,
+)
 from descentlab.papers.bilinear_teachers.setting import make_task as make_task
 from descentlab.papers.bilinear_teachers.setting import program as program
 from descentlab.papers.bilinear_teachers.setting import records as records
 from descentlab.probe import Probe
-
-# ---------------------------------------------------------------- model
-
-
-@jax.custom_jvp
-def activation(z: Float[Array, "*n"], k: ScalarLike, at_zero: ScalarLike) -> Float[Array, "*n"]:
-    """s(z): z above zero and k z below."""
-    return jnp.where(z > 0, z, k * z)
-
-
-@activation.defjvp
-def _slope(primals, tangents):
-    z, k, at_zero = primals
-    slope = jnp.where(z > 0, 1.0, jnp.where(z < 0, k, at_zero)).astype(z.dtype)
-    return activation(z, k, at_zero), slope * tangents[0]
-
-
-def attention(A: Float[Array, "D D"]) -> Float[Array, "D D"]:
-    """Attention scores, softmax by columns."""
-    return jax.nn.softmax(A / A.shape[0] ** 0.5, axis=0)
-
-
-class Student(NamedTuple):
-    """The printed parameters of the position-only student, and its activation."""
-
-    W_V: Float[Array, "M d"]
-    W_KQ: Float[Array, "D D"]
-    P: Float[Array, "D D"]
-    k: ScalarLike
-
-
-def predict(student: Student, X: Float[Array, "d D"]) -> Float[Array, "M D"]:
-    """TF(X) of the position-only student as printed."""
-    S = attention(student.P.T @ student.W_KQ @ student.P)
-    return activation(student.W_V @ X @ S, student.k, 1.0)
-
-
-class Params(NamedTuple):
-    """The position-only student in the coordinates it is trained in: A = P' W_KQ P."""
-
-    W_V: Float[Array, "M d"]
-    A: Float[Array, "D D"]
-
-
-class FullParams(NamedTuple):
-    """The full student: W_V on [features, positions], W_KQ likewise."""
-
-    W_V: Float[Array, "M d+D"]
-    W_KQ: Float[Array, "d+D d+D"]
-
-
-def printed(w: Params, task: Task) -> Student:
-    """The trained position-only student with its printed parameters, W_KQ = P'^-1 A P^-1."""
-    R = task.P if task.preset.encoding != "gaussian" else jnp.linalg.inv(task.P).T
-    return Student(w.W_V, R @ w.A @ R.T, task.P, bend(task.preset)[0])
-
-
-def outputs(W: Float[Array, "M d"], S: Float[Array, "D D"], X: Float[Array, "d N D"], p: Preset) -> Array:
-    """s(W X S) of N samples, (M, N, D), as two plain matrix products."""
-    d, N, D = X.shape
-    mixed = (W @ X.reshape(d, N * D)).reshape(-1, D) @ S
-    return activation(mixed.reshape(-1, N, D), *bend(p))
-
-
-def full_outputs(w: FullParams, X: Float[Array, "d N D"], task: Task) -> Array:
-    """s(W_V Z softmax(Z' W_KQ Z / sqrt(D))) of N samples, (M, N, D), with Z = [X; P]."""
-    p = task.preset
-    d, N, D = X.shape
-    Z = jnp.concatenate([X, jnp.broadcast_to(task.P[:, None, :], (D, N, D))])
-    queries = (w.W_KQ @ Z.reshape(d + D, N * D)).reshape(d + D, N, D)
-    logits = jnp.einsum("fni,fnj->nij", Z, queries)
-    scores = jax.nn.softmax(logits / D**0.5, axis=1)
-    values = (w.W_V @ Z.reshape(d + D, N * D)).reshape(-1, N, D)
-    return activation(jnp.einsum("mni,nij->mnj", values, scores), *bend(p))
-
-
-def teacher(task: Task, X: Float[Array, "d N D"]) -> Float[Array, "M N D"]:
-    """f*(X) of N samples."""
-    return outputs(task.V, task.S, X, task.preset)
-
-
-def student(w: Params | FullParams, task: Task, X: Float[Array, "d N D"]) -> Float[Array, "M N D"]:
-    """TF(X) of N samples, position-only or full."""
-    if isinstance(w, FullParams):
-        return full_outputs(w, X, task)
-    return outputs(w.W_V, attention(w.A), X, task.preset)
-
-
-def sample(
-    key: Key[Array, ""], task: Task, batch: int
-) -> tuple[Float[Array, "d batch D"], Float[Array, "M batch D"]]:
-    """Fresh samples (X, Y), Y = f*(X) + E; the batch is the middle axis."""
-    X_key, E_key = jax.random.split(key)
-    X = inputs(X_key, task, batch)
-    return X, teacher(task, X) + label_noise(E_key, task, batch)
-
 
 # ---------------------------------------------------------------- objective
 
@@ -408,6 +332,9 @@ def probes(p: Preset) -> dict[str, Probe]:
     def ood(w: Params, task: Task) -> Array:
         return ood_excess(w, task, ood_inputs(task, p.ood_samples))
 
+    def silent(w: Params, task: Task) -> Array:
+        return 0.5 * jnp.sum(teacher(task, ood_inputs(task, p.ood_samples)) ** 2) / p.ood_samples
+
     def unrelated(w: Params, task: Task) -> Array:
         return unrelated_excess(w, task, ood_inputs(task, p.ood_samples))
 
@@ -428,6 +355,7 @@ def probes(p: Preset) -> dict[str, Probe]:
         "ood_excess": of(ood, "excess OOD loss, labels from the teacher (noise drops out)"),
         "ood_excess_unrelated": of(unrelated, "excess OOD loss, labels of mean zero unrelated to X"),
         "ood_excess_100": of(paper_estimate, "excess OOD loss on 100 samples with noisy labels"),
+        "teacher_ood_loss": of(silent, "(1/2) E|f*|^2 out of distribution", once=True),
         "attention": of(lambda w, task: attention(w.A), "S at the end", "row", "column", once=True),
         "teacher_attention": of(lambda w, task: task.S, "S*", "row", "column", once=True),
     }
@@ -493,7 +421,7 @@ def _full_probes() -> dict[str, Probe]:
     return {
         "excess_loss": of(excess, "(1/2) E|f* - TF|^2 on samples"),
         "attention_error": of(
-            lambda w, task: _norm(attention(by_position(w, task)) - task.S), "|S - S*|_F, S of positions alone"
+            lambda w, task: _norm(attention(by_position(w, task)) - task.S), "|S - S*|_F by positions alone"
         ),
         "value_error": of(lambda w, task: _norm(value(w, task) - task.V), "|left block of W_V - V*|_F"),
         "value_cosine": of(lambda w, task: _cosine(value(w, task), task.V), "its cosine with V*"),
@@ -517,8 +445,6 @@ def _full_probes() -> dict[str, Probe]:
 
 
 # ---------------------------------------------------------------- the paper
-
-DEVIATIONS = (Deviation("sizes", "TODO"),)
 
 PAPER = About(
     title="Transformers Trained via Gradient Descent Can Provably Learn a Class of Teacher Models",

@@ -149,7 +149,8 @@ ONE_RUN = (
     claim(
         "parameters_stay_on_the_line",
         "Lemma D.2",
-        "W_V = C_1 V*, P'W_KQ P = C_2 on the support of S* and -C_3 off it, K C_2 = (D - K) C_3, to rounding.",
+        "To rounding, W_V = C_1 V*, P'W_KQ P = C_2 on the support of S* and -C_3 off it, and "
+        "K C_2 = (D - K) C_3.",
         measures.distance_from_line,
         Interval(high=1e-9),
         runs={"run": ALL_WEIGHTS},

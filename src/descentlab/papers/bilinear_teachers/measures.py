@@ -23,7 +23,7 @@ RATES = {"attention_error": 0.5, "value_error": 0.5, "excess_loss": 1.0}
 
 
 def hitting_time(run: xr.Dataset, share: float = HALF) -> np.ndarray:
-    """The step at which |S - S*|_F falls below a share of its start, by seed; a flow's event knows it best."""
+    """The step at which |S - S*|_F falls below a share of its start, by seed; a flow has it as its event."""
     if share == HALF and "final_hit" in run and np.all(run["final_hit"].values >= 0):
         return run["final_hit"].values.astype(float)
     error = run["attention_error"]
@@ -65,12 +65,18 @@ def ood_rate(run: xr.Dataset) -> Estimate:
 
 
 def worst_case(run: xr.Dataset) -> xr.DataArray:
-    """The excess for the worst labels with E|Y - f*|_F^2 = 1: sqrt(2 e) + e with e the teacher's own excess.
+    """The excess for the worst labels with E|Y - f*|^2 = xi^2: xi sqrt(2 e) + e, e that of the teacher.
 
-    E<f* - TF, Y - f*> is at most sqrt(E|f* - TF|^2), with equality for Y - f* parallel to f* - TF.
+    E<f* - TF, Y - f*> is at most xi sqrt(E|f* - TF|^2), with equality for Y - f* parallel to f* - TF.
+    Labels are taken to differ from the teacher's by the size of these: xi^2 = E|f*|^2.
     """
     own = run["ood_excess"]
-    return (np.sqrt(2 * own) + own).rename("worst excess OOD loss")
+    return (np.sqrt(2 * own * squared_scale(run)) + own).rename("worst excess OOD loss")
+
+
+def squared_scale(run: xr.Dataset) -> xr.DataArray:
+    """xi^2 = E|f*(X)|_F^2 out of distribution."""
+    return 2 * run["teacher_ood_loss"]
 
 
 def ood_bound(run: xr.Dataset) -> Estimate:
@@ -81,7 +87,8 @@ def ood_bound(run: xr.Dataset) -> Estimate:
     worst = worst_case(run)
     estimate = late_exponent(worst, run)
     D, K, eta, T = (setting(run, name) for name in ("D", "K", "eta", "steps"))
-    constant = worst.isel(step=-1) * np.sqrt(eta * T / K) / D**3 / run["teacher_norm"]
+    scale = np.sqrt(squared_scale(run)) * run["teacher_norm"]
+    constant = worst.isel(step=-1) * np.sqrt(eta * T / K) / D**3 / scale
     return replace(estimate, notes={**estimate.notes, "constant_needed": float(constant.max())})
 
 
@@ -111,7 +118,7 @@ def distance_from_line(run: xr.Dataset) -> Estimate:
 
 
 def other_blocks(run: xr.Dataset) -> Estimate:
-    """The larger share of norm that W_V and W_KQ of the full student hold outside their main blocks, at the end."""
+    """The larger share of norm that W_V and W_KQ hold outside their main blocks, at the end."""
     shares = {name: run[name].isel(step=-1).values for name in ("other_value_share", "other_attention_share")}
     last = float(run["step"].values[-1])
     notes = {name: float(share.mean()) for name, share in shares.items()}
@@ -133,7 +140,7 @@ def sizes(over: str, runs: dict[str, xr.Dataset]) -> list[np.ndarray]:
 
 
 def prefactor(name: str, run: xr.Dataset, with_eta: bool) -> tuple[np.ndarray, bool]:
-    """What is left of a quantity at 100 T* when T^rate, and eta^rate unless that is asked for, is divided out.
+    """What is left of a quantity at 100 T* when its rate in eta T (or in T, `with_eta`) is divided out.
 
     Also whether the run got that far; where not, it is read at its end.
     """
@@ -162,7 +169,7 @@ def in_size(name: str, over: str) -> Callable[..., Estimate]:
 def _constant(
     name: str, over: str, runs: dict[str, xr.Dataset], values: list[np.ndarray], estimate: Estimate
 ) -> dict[str, float]:
-    """The constant c of value = c size^p at the last size, p the nearest half-integer to what was measured."""
+    """The constant c of value = c size^p at the last size, p the half-integer nearest to the measured one."""
     p = round(2 * estimate.value) / 2
     return {
         "suggested_exponent": p,
@@ -198,10 +205,10 @@ def hitting_in_size(over: str) -> Callable[..., Estimate]:
 def start_exponents(**runs: xr.Dataset) -> Estimate:
     """How the printed right-hand sides at T = T* grow with D against what any S and the start allow.
 
-    They are, up to constants, D^{5/2}/(|V*| sqrt(eta T*)) for |S - S*|_F, which is at most sqrt(D (1 + 1/K)) for
-    any S; D^2 sqrt(K/(eta T*)) for |W_V - V*|_F and K D^4/(eta T*) for the excess loss, which start at |V*|_F
-    and at the first record. A quotient that grows with D contradicts a two-sided bound from T* on. The estimate is
-    the largest of the three exponents.
+    They are, up to constants, D^{5/2}/(|V*| sqrt(eta T*)) for |S - S*|_F, which no S exceeds
+    sqrt(D (1 + 1/K)) by; D^2 sqrt(K/(eta T*)) for |W_V - V*|_F and K D^4/(eta T*) for the excess loss,
+    which start at |V*|_F and at the first record. A quotient that grows with D contradicts a two-sided
+    bound from T* on. The estimate is the largest of the three exponents.
     """
     found = {"attention": [], "value": [], "loss": []}
     for run in runs.values():

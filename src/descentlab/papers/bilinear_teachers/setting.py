@@ -105,7 +105,7 @@ class Preset(Settings):
     )
     batch: int = parameter("samples a step of online descent", default=100, low=1, high=1_000_000)
     eta: float = parameter("step size; step t of a flow is time eta t", default=0.05, above=0)
-    steps: int = parameter("training steps", default=10_000_000, low=1, high=10**18)
+    steps: int = parameter("training steps", default=100_000_000, low=1, high=10**15)
     ood: str = parameter(
         "law of out-of-distribution inputs: a name or module:function", default="exponential"
     )
@@ -127,7 +127,7 @@ class Preset(Settings):
         """Another teacher brings its own sizes and activation; another d may change M with it."""
         if "teacher" in changes:
             return {"D": 0, "K": 0, "M": 0, "activation": ""}
-        return {"M": 0} if "d" in changes and self.teacher == "token_selection" and self.M == self.d else {}
+        return {"M": 0} if "d" in changes and self.teacher == "token_selection" and self.d == self.M else {}
 
     def conflicts(self):
         """Sizes that do not fit, and runs for which there is no closed form."""
@@ -177,11 +177,11 @@ def bend(p: Preset) -> tuple[ScalarLike, ScalarLike]:
 
 PRESETS = {
     # A small pooling teacher, its rates settled after a second; for tests and a first look.
-    "tiny": Preset(D=8, K=2, d=4, M=3, eta=0.1, steps=1_000_000, ood_samples=200),
-    # The CNN teacher with ReLU for ten million exact steps, well over a thousand times T*.
+    "tiny": Preset(D=8, K=2, d=4, M=3, eta=0.1, steps=10_000_000, ood_samples=200),
+    # The CNN teacher with ReLU for a hundred million exact steps, over ten thousand times T*.
     "quick": Preset(),
     # Ten times as long, and more samples out of distribution.
-    "paper": Preset(steps=100_000_000, ood_samples=20_000),
+    "paper": Preset(steps=1_000_000_000, ood_samples=20_000),
 }
 
 
