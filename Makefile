@@ -41,6 +41,7 @@ examples:
 bench: setup
 	$(BIN)/python benchmarks/torch_environment.py
 	$(BIN)/python benchmarks/sign_descent.py
+	$(BIN)/python benchmarks/bilinear_teachers.py
 
 calibrate: setup
 	$(BIN)/python benchmarks/calibrate_verdicts.py
