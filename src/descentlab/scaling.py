@@ -88,8 +88,17 @@ def read(series: xr.DataArray, times: np.ndarray) -> np.ndarray:
     return np.array([np.exp(np.interp(np.log(t), steps, y)) for t, y in zip(times, logs, strict=True)])
 
 
-def size_exponent(name: str, sizes: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> Estimate:
-    """The exponent p of value ~ size^p; `sizes` and `values` hold an array of seeds for each size."""
+def size_exponent(
+    name: str,
+    sizes: Sequence[np.ndarray],
+    values: Sequence[np.ndarray],
+    regime: Sequence[np.ndarray] | None = None,
+) -> Estimate:
+    """The exponent p of value ~ size^p; `sizes` and `values` hold an array of seeds for each size.
+
+    Drift is expected to fade no slower than 1/log of `regime`, the number >= 1 that the theorem takes to be
+    large; by default the size itself, or how far it has come.
+    """
     x, y = np.stack(sizes, axis=1).astype(float), np.stack(values, axis=1).astype(float)
     if x.shape[1] < FEWEST_SIZES:
         raise Broken(f"An exponent in {name} needs {FEWEST_SIZES} sizes, got {x.shape[1]}.")
@@ -102,8 +111,11 @@ def size_exponent(name: str, sizes: Sequence[np.ndarray], values: Sequence[np.nd
         return [np.append(own, own[-1] + 1) for own in np.array_split(intervals, parts)]
 
     log_x = np.log(x)
-    origin = 0.0 if (np.diff(log_x) > 0).all() and log_x.min() >= 0 else log_x[:, :1]
+    if regime is None:
+        regime = list(
+            x.T if (np.diff(log_x) > 0).all() and x.min() >= 1 else np.exp(np.abs(log_x - log_x[:, :1])).T
+        )
     return settling(
-        log_x, np.log(y), 1 + np.abs(log_x - origin), points(3), points(6),
+        log_x, np.log(y), 1 + np.log(np.stack(regime, axis=1)), points(3), points(6),
         range={name: (float(x.min()), float(x.max()))},
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """What the claims of bilinear_teachers measure on recorded runs.
 
 T* is the first step with |S - S*|_F below half its start, of each seed. Exponents in T are read from
-10 T* on, prefactors of exponents in sizes at 100 T*.
+100 T* on, prefactors of exponents in sizes at 100 T*.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from descentlab.law import exponent
 from descentlab.scaling import crossing, read, setting, size_exponent
 from descentlab.spread import Unsettled
 
-SETTLED = 10  # multiples of T* from which a rate is read
+SETTLED = 100  # multiples of T* from which a rate is read
 LATE = 100  # multiples of T* at which a prefactor is read
 HALF = 0.5
 # Printed exponents of T in what is multiplied away to leave a prefactor.
@@ -34,7 +34,7 @@ def hitting_time(run: xr.Dataset, share: float = HALF) -> np.ndarray:
 
 
 def late_exponent(series: xr.DataArray, run: xr.Dataset) -> Estimate:
-    """The exponent of a series in T, from 10 T* on, or over the last decade if the run is shorter."""
+    """The exponent of a series in T, from 100 T* on, or over the last decade if the run is shorter."""
     end = float(run["step"].values[-1])
     reached = hitting_time(run)
     begin = min(SETTLED * float(np.max(reached)), end / 10)
@@ -139,6 +139,13 @@ def sizes(over: str, runs: dict[str, xr.Dataset]) -> list[np.ndarray]:
     return [np.full(run.sizes["seed"], float(setting(run, over))) for run in runs.values()]
 
 
+def regime(over: str, runs: dict[str, xr.Dataset]) -> list[np.ndarray] | None:
+    """D / K, which the theorem takes to be large."""
+    if over not in ("D", "K"):
+        return None
+    return [D / K for D, K in zip(sizes("D", runs), sizes("K", runs), strict=True)]
+
+
 def prefactor(name: str, run: xr.Dataset, with_eta: bool) -> tuple[np.ndarray, bool]:
     """What is left of a quantity at 100 T* when its rate in eta T (or in T, `with_eta`) is divided out.
 
@@ -157,7 +164,7 @@ def in_size(name: str, over: str) -> Callable[..., Estimate]:
     def measure(**runs: xr.Dataset) -> Estimate:
         read_off = [prefactor(name, run, with_eta=over == "eta") for run in runs.values()]
         values = [value for value, _ in read_off]
-        estimate = size_exponent(over, sizes(over, runs), values)
+        estimate = size_exponent(over, sizes(over, runs), values, regime(over, runs))
         estimate = replace(
             estimate, notes={**estimate.notes, **_constant(name, over, runs, values, estimate)}
         )
@@ -192,7 +199,7 @@ def hitting_in_size(over: str) -> Callable[..., Estimate]:
                 raise Broken(
                     f"|S - S*|_F does not fall to {share:g} of its start at all sizes: steps is too small."
                 )
-            return size_exponent(over, x, times), times
+            return size_exponent(over, x, times, regime(over, runs)), times
 
         estimate, times = fit(HALF)
         notes = {f"exponent_at_{share:g}": fit(share)[0].value for share in (0.75, 0.25, 0.1)}
@@ -218,7 +225,10 @@ def start_exponents(**runs: xr.Dataset) -> Estimate:
         found["attention"].append(D**2.5 / (norm * np.sqrt(time)) / np.sqrt(D * (1 + 1 / K)))
         found["value"].append(D**2 * np.sqrt(K / time) / norm)
         found["loss"].append(K * D**4 / time / run["excess_loss"].isel(step=0).values)
-    fits = {name: size_exponent("D", sizes("D", runs), values) for name, values in found.items()}
+    fits = {
+        name: size_exponent("D", sizes("D", runs), values, regime("D", runs))
+        for name, values in found.items()
+    }
     largest = max(fits.values(), key=lambda fit: fit.value)
     notes = {f"exponent_{name}": fit.value for name, fit in fits.items()}
     return replace(largest, notes={**largest.notes, **notes})

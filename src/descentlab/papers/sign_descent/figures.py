@@ -4,8 +4,6 @@ Single trajectories are those of the first seed. Everything else is the median o
 or a mean with its 95 % interval.
 """
 
-import json
-
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
@@ -51,6 +49,7 @@ from descentlab.plot import (
     threads,
     time_marks,
 )
+from descentlab.scaling import setting
 
 NARROW = (1.85, 1.7)
 TIMES = {"T1": "$T_1$", "T2": "$T_2$", "T3": "$T_3$", "T4": "$T_4$", "T_key": "$T_K$", "T_query": "$T_Q$"}
@@ -286,8 +285,7 @@ def draw_training_loss(sign: xr.Dataset, adam: xr.Dataset, **gd: xr.Dataset) -> 
 
 def signal_noise_ratio(run: xr.Dataset) -> float:
     """|mu| / (sigma_p sqrt(s)) by the settings that a stored run carries."""
-    settings = json.loads(run.attrs["about"])["settings"]
-    return settings["signal"] / (settings["sigma_p"] * settings["s"] ** 0.5)
+    return setting(run, "signal") / (setting(run, "sigma_p") * setting(run, "s") ** 0.5)
 
 
 @style()
