@@ -43,6 +43,7 @@ from descentlab.objective import online, population
 from descentlab.paper import About
 from descentlab.papers.bilinear_teachers import line
 from descentlab.papers.bilinear_teachers.arccosine import gap
+from descentlab.papers.bilinear_teachers.arcsine import arcsin
 from descentlab.papers.bilinear_teachers.claims import CLAIMS as CLAIMS
 from descentlab.papers.bilinear_teachers.deviations import DEVIATIONS as DEVIATIONS
 from descentlab.papers.bilinear_teachers.figures import FIGURES as FIGURES
@@ -149,7 +150,7 @@ def population_gradient(w: Params, task: Task) -> Params:
         rho = jnp.clip(r[:, None] * (st * jnp.sqrt(p.K / ss))[None, :], -1.0, 1.0)
         ratio = jnp.sqrt(vv / jnp.where(moved, ww, 1.0))[:, None] / jnp.sqrt(p.K * ss)[None, :]
         alpha = h - 2 * b2 / jnp.pi * ratio * jnp.sqrt((1 - rho) * (1 + rho))
-        beta = jnp.where(moved[:, None], a**2 + 2 * b2 / jnp.pi * jnp.arcsin(rho), a * at_zero)
+        beta = jnp.where(moved[:, None], a**2 + 2 * b2 / jnp.pi * arcsin(rho), a * at_zero)
     s2 = jnp.asarray(p.sigma_x, S.dtype) ** 2
     own, other = s2 * (ww @ alpha), s2 * (wv @ beta)
     inner = own * ss - other * st

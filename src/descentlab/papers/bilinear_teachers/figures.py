@@ -37,8 +37,6 @@ QUANTITIES = {
     "excess_loss": (r"$L - L_{\mathrm{opt}}$", r"$\eta T\,(L - L_{\mathrm{opt}})$"),
     "hitting_time": (r"$T^\ast$", r"$\eta T^\ast$"),
 }
-PLAIN = {"attention_recovery": "|S - S*|_F", "value_recovery": "|W_V - V*|_F", "excess_loss": "L - L_opt",
-         "hitting_time": "T*"}  # fmt: skip
 
 
 def time_axis(ax: Axes, *runs: xr.Dataset, title: str = "") -> None:
@@ -222,8 +220,8 @@ def draw_rates(run: xr.Dataset) -> Canvas:
         for values, time in zip(left, np.minimum(measures.hitting_time(run), steps[-1]), strict=True):
             late = steps >= time / 30
             ax.loglog(steps[late] / time, values[late], color=color, lw=0.7, alpha=0.7)
-        for multiple, height in ((1, 0.03), (measures.SETTLED, 0.12), (measures.LATE, 0.03)):
-            mark(ax, multiple, rf"${multiple if multiple > 1 else ''}T^\ast$", height)
+        for multiple in (1, measures.SETTLED, measures.LATE):
+            mark(ax, multiple, "")
         ax.set(title=QUANTITIES[quantity][1], xlabel=r"$T / T^\ast$")
     return figure
 
@@ -244,10 +242,11 @@ def draw_line(run: xr.Dataset, all_weights: xr.Dataset) -> Canvas:
     off.set_yscale("log")
     curve(off, all_weights, "off_line", "off the line", PURPLE)
     off.axhline(1e-9, color=GREY, lw=0.8, ls=":", zorder=0)
-    for ax, one, title in (
-        (value, run, r"$C_1$: $W_V$ over $V^\ast$"), (attention, run, "$C_2$, $C_3$: entries of $P'W_{KQ}P$"),
-        (off, all_weights, "all weights: distance from the line"),
-    ):  # fmt: skip
+    titles = (
+        r"$C_1$: $W_V$ over $V^\ast$", r"$C_2$, $C_3$: entries of $P^\top W_{KQ} P$",
+        "all weights: distance from the line",
+    )  # fmt: skip
+    for ax, one, title in zip(axes[0], (run, run, all_weights), titles, strict=True):
         mark(ax, half_time(one), height=0.88)
         time_axis(ax, one, title=title)
     return figure
@@ -348,8 +347,9 @@ def draw_start(**runs: xr.Dataset) -> Canvas:
     """The printed bounds at T* over what is possible, against D."""
     figure, axes = panels(1, 1, (3.8, 2.8))
     ax, found = axes[0, 0], [start_quotients(run) for run in runs.values()]
+    ax.axhline(1, color=GREY, lw=0.8, ls=":", zorder=0)
     for label, color, marker in zip(found[0], (BLUE, GREEN, VERMILION), "os^", strict=True):
-        middle = [np.median(one[label]) for one in found]
+        middle = [np.median(one[label]) or np.nan for one in found]
         ax.loglog(
             [setting(run, "D") for run in runs.values()],
             middle,
@@ -358,7 +358,6 @@ def draw_start(**runs: xr.Dataset) -> Canvas:
             ms=3.5,
             label=label,
         )
-    ax.axhline(1, color=GREY, lw=0.8, ls=":", zorder=0)
     ax.set(xlabel="$D$", ylabel=r"printed at $T^\ast$ / possible")
     legend(figure, columns=1)
     return figure
@@ -376,7 +375,8 @@ def rows_exponents(**runs: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
                     FACTORS[factor], **one.notes
                 )
                 cells = [f"{one.value:.3f}", f"{low:.3f} to {high:.3f}", law]
-            found.append([PLAIN[quantity], FACTORS[factor], f"{power:g}", *cells])
+            symbol = WORDS[quantity][1].replace("eta T", "T" if factor == "eta" else "eta T")
+            found.append([symbol, FACTORS[factor], f"{power:g}", *cells])
     return ["quantity", "factor", "printed", "measured", "95 % interval", "suggested law"], found
 
 
@@ -415,8 +415,8 @@ FIGURES: tuple[Figure | Table, ...] = (
     Figure(
         "figure_rates",
         "What is left of the errors of Theorem 3.1 when the printed powers of eta T are divided out, against "
-        "T / T*, a line a seed: flat where the rate holds. Rates are read from 10 T* on, prefactors "
-        "at 100 T*. Not in the paper.",
+        "T / T*, a line a seed: flat where the rate holds. Dashed: T*; 10 T*, from where rates are read; and "
+        "100 T*, where prefactors are. Not in the paper.",
         draw_rates, {"run": {}}, ("attention_recovers_in_T", "value_recovers_in_T", "excess_loss_in_T"),
     ),
     Figure(
