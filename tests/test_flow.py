@@ -24,6 +24,12 @@ DECAY, STIFF = np.diag([1.0, 2.0]), np.diag([1.0, 2e4])
 TURN = np.array([[0.0, 1.0], [-1.0, 0.0]])  # x_0 = cos(time), x_1 = sin(time) from (1, 0)
 
 
+@pytest.fixture(autouse=True)
+def stuck_solvers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No solve below needs as many steps: what is stuck fails, rather than hangs."""
+    monkeypatch.setattr(flow_module, "MOST_SOLVER_STEPS", 5000)
+
+
 @functools.cache
 def linear(**options: Any) -> Callable[[Any, Any, Any], list[Flow]]:
     """Solves d x / d time = -G x from x, and gives the states at the given steps."""
@@ -85,18 +91,14 @@ def test_stop_freezes_the_parameters_at_the_event():
 
 
 def test_tighter_tolerances_give_smaller_errors():
-    exact = [np.cos(20.0), np.sin(20.0)]
-    errors = [
-        np.linalg.norm(linear(rtol=rtol, atol=rtol)(TURN, [1.0, 0.0], [0, 200])[-1].params - np.array(exact))
-        for rtol in (1e-3, 1e-6, 1e-9)
-    ]
-    assert errors[1] < 1e-2 * errors[0]
-    assert errors[2] < 1e-2 * errors[1]
-    assert errors[2] < 1e-7
+    exact = np.array([np.cos(20.0), np.sin(20.0)])
+    states = [linear(rtol=rtol, atol=rtol)(TURN, [1.0, 0.0], [0, 200])[-1] for rtol in (1e-4, 1e-9)]
+    coarse, fine = (np.linalg.norm(state.params - exact) for state in states)
+    assert fine < 1e-3 * coarse
+    assert fine < 1e-7
 
 
-def test_a_failing_solve_gives_up_rather_than_taking_all_its_steps(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(flow_module, "MOST_SOLVER_STEPS", 3000)
+def test_a_failing_solve_gives_up_rather_than_taking_all_its_steps():
     evaluations = []
 
     def gradient(x):
@@ -111,7 +113,7 @@ def test_a_failing_solve_gives_up_rather_than_taking_all_its_steps(monkeypatch: 
         state = jax.block_until_ready(advance(KEY, state, jnp.asarray(first), jnp.asarray(last)))
         jax.effects_barrier()
         assert np.isfinite(state.params).all() == (last == 5)
-        assert 0 < len(evaluations) < 1000, f"{len(evaluations)} evaluations between {first} and {last}"
+        assert len(evaluations) < 1000, f"{len(evaluations)} evaluations between {first} and {last}"
 
 
 # ---------------------------------------------------------------- flows in rollouts
@@ -172,13 +174,11 @@ def test_seeds_flow_alike_together_and_alone():
             np.testing.assert_allclose(together[name].sel(seed=[seed]), alone[name], rtol=1e-7, err_msg=name)
 
 
-def test_a_flow_that_breaks_is_reported_with_its_step_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(flow_module, "MOST_SOLVER_STEPS", 3000)
-    seeds = range(4)
-    data = rollout(System(make_task, dynamics, probes, "loss"), Fall(wall=0.3), seeds, RECORDS)
+def test_a_flow_that_breaks_is_reported_with_its_step_and_the_others_go_on():
+    data = rollout(FALL, Fall(wall=0.3), range(3), RECORDS)
     speed = data["speed"].values
     broken = speed > 1
-    assert 0 < broken.sum() < len(seeds)
+    assert 0 < broken.sum() < 3
     through = np.ceil(-np.log(0.3) / (RATE * speed)).astype(int)
     np.testing.assert_array_equal(data["diverged_at"], np.where(broken, through, -1))
     assert np.isnan(data["loss"].values[broken, -1]).all()

@@ -1,6 +1,6 @@
 """The laboratory's own runs of `bilinear_teachers`, timed, and what the reference needs to repeat them.
 
-`export` writes the teacher, the weights after the first step, and the first batches of online descent; `run`
+`export` writes the teacher, the weights after the first step, and the next batches of online descent; `run`
 rolls seeds out, saves their records to an .npz and prints timings to standard output as JSON.
 """
 
@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-if "--one-core" in sys.argv:  # before JAX counts the cores
+if "--one-core" in sys.argv and hasattr(os, "sched_setaffinity"):  # before JAX counts the cores
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 import jax
@@ -21,13 +21,12 @@ import numpy as np
 
 from descentlab.paper import load
 from descentlab.papers import bilinear_teachers as paper
-from descentlab.preset import parse_settings
-from descentlab.probe import log_spaced
+from descentlab.preset import SettingError, parse_settings
 from descentlab.rollout import rollout
 
 
-def export(p: paper.Preset, batches: int, out: Path) -> dict:
-    """Writes seed 0 as `rollout` makes it, from the same keys."""
+def export(p: paper.Preset, batches: int, out: Path) -> None:
+    """Writes seed 0 as `rollout` makes it, from the same keys (System._seed)."""
     task_key, start_key, step_key = jax.random.split(jax.random.fold_in(jax.random.key(0), 0), 3)
     task = paper.make_task(task_key, p)
     assert isinstance(task, paper.Task)
@@ -40,51 +39,56 @@ def export(p: paper.Preset, batches: int, out: Path) -> dict:
         arrays |= {
             name: jnp.stack([jnp.moveaxis(batch[i], 1, 0) for batch in drawn]) for i, name in enumerate("XY")
         }
-    np.savez(out, **{name: np.asarray(x) for name, x in arrays.items()})  # type: ignore[arg-type]
-    return {"settings": p.settings()}
+    numbers = {"eta": p.eta, "noise": p.noise, "batch": p.batch}
+    np.savez(out, **{name: np.asarray(x) for name, x in (arrays | numbers).items()})  # type: ignore[arg-type]
 
 
-def run(p: paper.Preset, seeds: int, out: Path | None, record: np.ndarray) -> dict:
+def run(p: paper.Preset, seeds: int, record: np.ndarray, out: Path | None) -> dict:
     """Timings of a rollout with records, compiling apart."""
     system = load("bilinear_teachers").system
 
     def timed(steps: np.ndarray):
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         found = rollout(system, p, range(seeds), steps)
-        return found, time.perf_counter() - began
+        return found, time.perf_counter() - began, time.process_time() - cpu
 
     short = np.arange(3)
-    _, first = timed(short)
-    _, again = timed(short)
-    found, seconds = timed(record)
+    _, first, _ = timed(short)
+    _, again, _ = timed(short)
+    found, seconds, cpu = timed(record)
     if out:
         names = [str(name) for name in found.data_vars if "step" in found[name].dims]
-        np.savez(out, step=record, **{name: found[name].values for name in names})  # type: ignore[arg-type]
+        np.savez(out, **{name: found[name].values for name in names})  # type: ignore[arg-type]
     return {
         "engine": f"jax {jax.__version__}",
         "threads": len(jax.devices()),
         "seconds": seconds,
+        "cpu_seconds": cpu,
         "compile_seconds": first - again,
         "peak_kilobytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("export", "run"))
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--batches", type=int, default=0)
-    parser.add_argument("--dense", type=int, default=10, help="steps recorded one by one")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--one-core", action="store_true")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from 0")
+    parser.add_argument("--batches", type=int, default=0, help="batches to write, from step 1")
+    parser.add_argument("--record", default="", help="recorded steps, separated by commas; else the paper's")
+    parser.add_argument("--out", type=Path, help="where the instance or the records go (.npz)")
+    parser.add_argument("--one-core", action="store_true", help="run on one core")
     args = parser.parse_args()
-    p = paper.PRESETS["quick"].replace(parse_settings(args.set))
+    try:
+        p = paper.PRESETS["quick"].replace(parse_settings(args.set))
+    except SettingError as wrong:
+        parser.error(str(wrong))
+    record = np.array([int(t) for t in args.record.split(",")]) if args.record else paper.records(p)
     if args.what == "export":
-        answer = export(p, args.batches, args.out)
+        export(p, args.batches, args.out)
+        print(json.dumps({"settings": p.settings(), "record": record.tolist()}))
     else:
-        answer = run(p, args.seeds, args.out, log_spaced(p.steps, dense=args.dense, per_decade=10))
-    json.dump(answer, sys.stdout)
+        print(json.dumps(run(p, args.seeds, record, args.out)))
 
 
 if __name__ == "__main__":

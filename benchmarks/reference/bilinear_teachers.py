@@ -1,116 +1,137 @@
 """`bilinear_teachers` in PyTorch, eager, as an author would write it.
 
-The student is s(W_V X softmax(A / sqrt(D))) with ReLU, A standing for P' W_KQ P. `population` trains on the
-closed form of the expected loss by autograd, `online` on fresh Gaussian batches, or on given ones.
+The student is relu(W_V X softmax(A / sqrt(D))), A standing for P' W_KQ P. `population` trains on the closed
+form of the expected loss by autograd, `online` on fresh Gaussian batches, or on given ones. Nothing here
+knows of the laboratory: the teacher and the weights after the first step come from an .npz.
 """
 
 import argparse
 import json
 import math
 import resource
-import sys
 import time
 
 import numpy as np
 import torch
+from torch import Tensor
 
 
-def population_loss(W, A, V, S_star):
+def attention(A: Tensor) -> Tensor:
+    return torch.softmax(A / math.sqrt(A.shape[0]), dim=0)
+
+
+def population_loss(W: Tensor, A: Tensor, V: Tensor, S_star: Tensor) -> Tensor:
     """(1/2) sum_mj E (relu(z) - relu(y))^2, the arc-cosine kernel."""
-    S = torch.softmax(A / math.sqrt(A.shape[0]), dim=0)
+    S = attention(A)
     a = W.norm(dim=1)[:, None] * S.norm(dim=0)[None, :]
     b = V.norm(dim=1)[:, None] * S_star.norm(dim=0)[None, :]
     c = (W * V).sum(1)[:, None] * (S * S_star).sum(0)[None, :]
     # On the line of training the correlation tends to one, where the derivative of arcsin is infinite.
-    rho = (c / (a * b)).clamp(-1 + 1e-15, 1 - 1e-15)
+    edge = 1 - 4 * torch.finfo(W.dtype).eps
+    rho = (c / (a * b)).clamp(-edge, edge)
     cross = 0.25 * c + (0.5 / math.pi) * (a * b * torch.sqrt(1 - rho**2) + c * torch.asin(rho))
     return 0.5 * (0.5 * (a**2 + b**2) - 2 * cross).sum()
 
 
-def batch_loss(W, A, X, Y):
+def batch_loss(W: Tensor, A: Tensor, X: Tensor, Y: Tensor) -> Tensor:
     """(1/2) mean over the batch of |Y - relu(W X S)|^2; X is (batch, d, D)."""
-    S = torch.softmax(A / math.sqrt(A.shape[0]), dim=0)
-    return 0.5 * ((Y - torch.relu(W @ X @ S)) ** 2).sum() / X.shape[0]
+    return 0.5 * ((Y - torch.relu(W @ X @ attention(A))) ** 2).sum() / X.shape[0]
 
 
-def train(args, file):
-    """Records of excess loss and errors at the given steps, and the seconds it took."""
-    dtype = torch.float64 if args.precision == 64 else torch.float32
-    V, S_star, W, A = (torch.tensor(file[name], dtype=dtype) for name in ("V", "S", "W_V", "A"))
-    W.requires_grad_()
-    A.requires_grad_()
-    optimizer = torch.optim.SGD([W, A], lr=args.eta)
-    given = None
-    if args.given:
-        given = tuple(torch.tensor(file[name], dtype=dtype) for name in "XY")
-    record = {int(t) for t in args.record.split(",")}
-    found = {"excess_loss": [], "attention_error": [], "value_error": []}
+class Training:
+    """A teacher, a student, and plain SGD on one of the losses."""
 
-    def observe():
-        with torch.no_grad():
-            S = torch.softmax(A / math.sqrt(A.shape[0]), dim=0)
-            found["excess_loss"].append(float(population_loss(W, A, V, S_star)))
-            found["attention_error"].append(float((S - S_star).norm()))
-            found["value_error"].append(float((W - V).norm()))
+    def __init__(self, file, algorithm: str, given: bool, dtype: torch.dtype):
+        self.V, self.S_star, W, A = (torch.tensor(file[name], dtype=dtype) for name in ("V", "S", "W_V", "A"))
+        self.W, self.A = W.requires_grad_(), A.requires_grad_()
+        self.start = [w.detach().clone() for w in (self.W, self.A)]
+        self.noise, self.batch = float(file["noise"]), int(file["batch"])
+        self.given = tuple(torch.tensor(file[name], dtype=dtype) for name in "XY") if given else None
+        self.algorithm = algorithm
+        self.optimizer = torch.optim.SGD([self.W, self.A], lr=float(file["eta"]))
 
-    def step(t):
-        optimizer.zero_grad()
-        if args.algorithm == "population":
-            loss = population_loss(W, A, V, S_star)
-        elif given is not None:
-            loss = batch_loss(W, A, given[0][t - 1], given[1][t - 1])
+    def sample(self, step: int) -> tuple[Tensor, Tensor]:
+        """A fresh batch, or the given one of that step."""
+        if self.given is not None:
+            return self.given[0][step - 1], self.given[1][step - 1]
+        X = torch.randn(self.batch, self.V.shape[1], self.A.shape[0], dtype=self.V.dtype)
+        Y = torch.relu(self.V @ X @ self.S_star)
+        return X, Y + self.noise * torch.randn_like(Y)
+
+    def step(self, step: int) -> None:
+        """One step of SGD."""
+        if self.algorithm == "population":
+            loss = population_loss(self.W, self.A, self.V, self.S_star)
         else:
-            X = torch.randn(args.batch, V.shape[1], A.shape[0], dtype=dtype)
-            with torch.no_grad():
-                Y = torch.relu(V @ X @ S_star)
-                Y += args.noise * torch.randn_like(Y)
-            loss = batch_loss(W, A, X, Y)
+            loss = batch_loss(self.W, self.A, *self.sample(step))
+        self.optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
+        self.optimizer.step()
 
-    # The weights given are those after the first step: none has a gradient at zero.
-    saved = W.detach().clone(), A.detach().clone()
-    for t in range(1, min(50, args.steps)):
-        step(t)  # warm up
-    with torch.no_grad():
-        W.copy_(saved[0])
-        A.copy_(saved[1])
-    began = time.perf_counter()
-    if 1 in record:
-        observe()
-    for t in range(1, args.steps):
-        step(t)
-        if t + 1 in record:
-            observe()
-    return found, time.perf_counter() - began
+    @torch.no_grad()
+    def observe(self) -> dict[str, float]:
+        """The probes."""
+        W, V = self.W, self.V
+        return {
+            "excess_loss": population_loss(W, self.A, V, self.S_star).item(),
+            "attention_error": (attention(self.A) - self.S_star).norm().item(),
+            "value_error": (W - V).norm().item(),
+            "value_cosine": ((W * V).sum() / (W.norm() * V.norm())).item(),
+        }
+
+    def choose_threads(self) -> None:
+        """Keeps the faster of one thread and all, then starts afresh: products are small here."""
+        took = {}
+        for threads in (torch.get_num_threads(), 1):
+            torch.set_num_threads(threads)
+            for step in range(1, 41):
+                if step == 11:  # warm by now
+                    began = time.perf_counter()
+                self.step(step)
+            took[threads] = time.perf_counter() - began
+        torch.set_num_threads(min(took, key=lambda threads: took[threads]))
+        with torch.no_grad():
+            for w, start in zip((self.W, self.A), self.start, strict=True):
+                w.copy_(start)
+
+    def run(self, record: list[int]) -> list[dict[str, float]]:
+        """The records, from step 1, which the start stands for, to the last."""
+        wanted, rows = set(record), []
+        for step in range(1, record[-1] + 1):
+            if step in wanted:
+                rows.append(self.observe())
+            if step < record[-1]:
+                self.step(step)
+        return rows
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--instance", required=True)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--instance", required=True, help="teacher, weights after a step, batches (.npz)")
     parser.add_argument("--algorithm", choices=("population", "online"), required=True)
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--record", required=True)
-    parser.add_argument("--eta", type=float, required=True)
-    parser.add_argument("--noise", type=float, default=0.0)
-    parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument("--record", required=True, help="recorded steps with commas; the last ends the run")
     parser.add_argument("--precision", type=int, choices=(32, 64), default=64)
     parser.add_argument("--given", action="store_true", help="train on the batches of the instance")
-    parser.add_argument("--out")
+    parser.add_argument("--out", help="where the records go (.npz)")
     args = parser.parse_args()
+
     with np.load(args.instance) as file:
-        found, seconds = train(args, file)
+        dtype = {32: torch.float32, 64: torch.float64}[args.precision]
+        training = Training(file, args.algorithm, args.given, dtype)
+    training.choose_threads()
+    began, cpu = time.perf_counter(), time.process_time()
+    rows = training.run([int(step) for step in args.record.split(",")])
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     if args.out:
-        np.savez(args.out, **{name: np.array([values]) for name, values in found.items()})
-    json.dump(
-        {
-            "engine": f"torch {torch.__version__}",
-            "threads": torch.get_num_threads(),
-            "seconds": seconds,
-            "peak_kilobytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
-        },
-        sys.stdout,
-    )
+        np.savez(args.out, **{name: np.array([[row[name] for row in rows]]) for name in rows[0]})
+    timing = {
+        "engine": f"torch {torch.__version__}",
+        "threads": torch.get_num_threads(),
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+        "peak_kilobytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+    print(json.dumps(timing))
 
 
 if __name__ == "__main__":

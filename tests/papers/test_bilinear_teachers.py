@@ -30,6 +30,12 @@ SMALL: dict[str, Any] = {"D": 4, "K": 2, "d": 3, "M": 3, "leak": 0.2, "sigma_x":
 by_activation = pytest.mark.parametrize("activation", SLOPES)
 
 
+@pytest.fixture(autouse=True)
+def stuck_solvers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No flow below needs as many steps: what is stuck fails, rather than hangs."""
+    monkeypatch.setattr("descentlab.flow.MOST_SOLVER_STEPS", 5000)
+
+
 @functools.cache
 def task_of(**settings: Any) -> bt.Task:
     """A random teacher of small sizes."""
@@ -68,9 +74,9 @@ def assert_means(draws: Any, expected: Any) -> None:
     assert np.all(2 * stats.norm.sf(abs(z)) > ALPHA), f"largest |z| = {abs(z).max():.1f}"
 
 
-def assert_alike(ours: Any, theirs: Any, **tolerance: float) -> None:
+def assert_alike(ours: Any, theirs: Any, rtol: float = 1e-7, atol: float = 0.0) -> None:
     """All leaves agree."""
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), ours, theirs)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol, atol), ours, theirs)
 
 
 def bent(z: np.ndarray, k: float) -> np.ndarray:
@@ -106,6 +112,16 @@ def test_laws_have_variance_one_and_mean_zero_but_for_the_exponential(law: str):
     assert len(np.unique(x)) == 2 or law != "rademacher"
     assert np.abs(x).max() <= 3**0.5 or law != "uniform"
     assert x.min() >= (0 if law == "exponential" else -1) or "exponential" not in law
+
+
+def test_gaussian_entries_are_gaussian_and_independent():
+    x = np.asarray(setting.entries(KEY, "gaussian", (200_001,), bt.Preset(**SMALL)))
+    assert stats.kstest(x, "norm").pvalue > ALPHA
+    assert_means(x**4, 3.0)
+    # Neighbours, and numbers half the array apart, which may come from the same random bits.
+    for apart in (1, 2, 100_000, 100_001):
+        y, z = x[:-apart], x[apart:]
+        assert_means(np.stack([y * z, (y**2 - 1) * (z**2 - 1), y**2 * z], axis=1), 0.0)
 
 
 def columns_support(S: Any) -> list[set[int]]:
@@ -233,8 +249,9 @@ def test_the_population_loss_is_the_expected_loss(place: str, activation: str):
     task = task_of(activation=activation)
     p, w, n, k = task.preset, weights_at(place, task), 40_000, SLOPES[activation]
     X = np.random.default_rng(5).normal(0, p.sigma_x, (n, p.d, p.D))
-    S = np.exp(np.asarray(w.A) / np.sqrt(p.D))
-    guess, truth = bent(w.W_V @ X @ (S / S.sum(axis=0)), k), bent(task.V @ X @ np.asarray(task.S), k)
+    W, A, V, S_star = (np.asarray(a) for a in (w.W_V, w.A, task.V, task.S))
+    S = np.exp(A / np.sqrt(p.D))
+    guess, truth = bent(W @ X @ (S / S.sum(axis=0)), k), bent(V @ X @ S_star, k)
     assert_means(((truth - guess) ** 2).sum(axis=(1, 2)) / 2, bt.population_loss(w, task))
 
 
@@ -393,12 +410,12 @@ def test_online_training_takes_a_fresh_batch_a_step(student: str):
     begun = dynamics.init(KEY)
     w = begun.params
     assert not any(np.asarray(x).any() for x in w)
-    slope = jax.jit(jax.grad(bt.batch_loss))
+    slope = jax.jit(lambda w, key: jax.grad(bt.batch_loss)(w, task, bt.sample(key, task, p.batch)))
     for t in range(3):
-        g = slope(w, task, bt.sample(jax.random.fold_in(KEY, t), task, p.batch))
-        w = jax.tree.map(lambda x, y: x - p.eta * y, w, g)
+        w = jax.tree.map(lambda x, y: x - p.eta * y, w, slope(w, jax.random.fold_in(KEY, t)))
     ended = jax.jit(dynamics.advance)(KEY, begun, jnp.asarray(0), jnp.asarray(3))
-    assert_alike(ended.params, w, rtol=1e-10, atol=1e-15)
+    # Samples are drawn in 32 bits, and another program may round their last one differently.
+    assert_alike(ended.params, w, rtol=1e-5, atol=1e-7)
     assert all(np.asarray(x).any() for x in w)
 
 
@@ -550,17 +567,11 @@ def test_with_slope_zero_at_zero_no_batch_moves_anything(student: str):
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {},
-        {"reduced": False},
-        {"algorithm": "flow"},
-        {"algorithm": "online"},
-        {"algorithm": "online", "student": "full"},
-    ],
+    [{}, {"reduced": False}, {"algorithm": "online"}, {"algorithm": "online", "student": "full"}],
     ids=str,
 )
 def test_32_bits_stay_32_bits(settings: dict[str, Any]):
-    p = TWO.replace(settings, precision=32, detail="algorithm" not in settings)
+    p = TWO.replace(settings, precision=32, detail=True)
 
     def last(key):
         task = bt.make_task(key, p)
@@ -640,6 +651,7 @@ def test_token_selection_has_as_many_outputs_as_features():
         ({"student": "full"}, r"student=full.*online.*got algorithm=population\."),
         ({"inputs": "laplace"}, r"exact for inputs=gaussian only, got inputs=laplace"),
         ({"inputs": "laplace", "algorithm": "flow"}, r"algorithm=flow is exact for inputs=gaussian only"),
+        ({"algorithm": "flow", "precision": 32}, r"algorithm=flow.*precision=32"),
         ({"D": 5000}, r"D takes a whole number <= 4096 .*got D=5000\."),
         (
             {"D": 5000, "detail": False, "algorithm": "online"},

@@ -60,7 +60,7 @@ def cosine_axis(ax: Axes) -> None:
     ax.set_ylim(min(0.9, ax.get_ylim()[0]), 1.005)
 
 
-def guide(ax: Axes, power: float, series: list[xr.DataArray], factor: float) -> None:
+def guide(ax: Axes, power: Any, series: list[xr.DataArray], factor: Any) -> None:
     """A line of this slope over the last three decades, at a multiple of the largest of the series."""
     last = max((float(one["step"].values[-1]) for one in series), default=1.0)
     top = max((float(one.isel(step=-1).median()) for one in series), default=0.0)
@@ -70,7 +70,7 @@ def guide(ax: Axes, power: float, series: list[xr.DataArray], factor: float) -> 
         ax.plot(t, factor * top * (t / last) ** power, color=GREY, ls=line, lw=1.0, label=label, zorder=1)
 
 
-def mark(ax: Axes, time: float, label: str = r"$T^\ast$", height: float = 0.03) -> None:
+def mark(ax: Axes, time: Any, label: str = r"$T^\ast$", height: Any = 0.03) -> None:
     """A time as a thin vertical line, named inside the panel."""
     if np.isfinite(time):
         ax.axvline(time, color=GREY, lw=0.6, ls=(0, (4, 2)), zorder=0)
@@ -220,7 +220,7 @@ def draw_rates(run: xr.Dataset) -> Canvas:
         for values, time in zip(left, np.minimum(measures.hitting_time(run), steps[-1]), strict=True):
             late = steps >= time / 30
             ax.loglog(steps[late] / time, values[late], color=color, lw=0.7, alpha=0.7)
-        for multiple in (1, measures.SETTLED, measures.LATE):
+        for multiple in {1, measures.SETTLED, measures.LATE}:
             mark(ax, multiple, "")
         ax.set(title=QUANTITIES[quantity][1], xlabel=r"$T / T^\ast$")
     return figure
@@ -323,7 +323,8 @@ def draw_sizes(**runs: xr.Dataset) -> Canvas:
             low, high = ax.get_ylim()
             if high < 20 * low:
                 ax.set_ylim((low * high / 20) ** 0.5, (low * high * 20) ** 0.5)
-            ax.yaxis.set_minor_formatter(NullFormatter())
+            for axis in (ax.xaxis, ax.yaxis):
+                axis.set_minor_formatter(NullFormatter())
             ax.set_xlabel(SYMBOLS[factor] if ax in axes[-1] else "")
         row[0].set_ylabel(QUANTITIES[quantity][1])
     figure.align_ylabels()
@@ -415,8 +416,8 @@ FIGURES: tuple[Figure | Table, ...] = (
     Figure(
         "figure_rates",
         "What is left of the errors of Theorem 3.1 when the printed powers of eta T are divided out, against "
-        "T / T*, a line a seed: flat where the rate holds. Dashed: T*; 10 T*, from where rates are read; and "
-        "100 T*, where prefactors are. Not in the paper.",
+        f"T / T*, a line a seed: flat where the rate holds. Dashed: T*; {measures.SETTLED} T*, from where "
+        f"rates are read; {measures.LATE} T*, where prefactors are. Not in the paper.",
         draw_rates, {"run": {}}, ("attention_recovers_in_T", "value_recovers_in_T", "excess_loss_in_T"),
     ),
     Figure(
@@ -427,8 +428,9 @@ FIGURES: tuple[Figure | Table, ...] = (
     ),
     Figure(
         "figure_exponents",
-        "Exponents of Theorem 3.1 in D, K, |V*|_F and eta, printed and measured: of the errors at 100 T*, "
-        "their power of eta T divided out, and of T*. An arrow: the interval goes on. Not in the paper.",
+        "Exponents of Theorem 3.1 in D, K, |V*|_F and eta, printed and measured: of errors at "
+        f"{measures.LATE} T*, their power of eta T divided out, and of T*. An arrow: the interval goes on. "
+        "Not in the paper.",
         draw_exponents, ALL_SIZES, tuple(claim.name for claim in OVER_SIZES),
     ),
     Figure(

@@ -10,6 +10,7 @@ A number has 23 random bits, as many as `jax.random.normal` takes, and is at mos
 """
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +48,8 @@ def words(key: Key[Array, ""], count: int) -> tuple[UInt32[Array, " count"], UIn
     return x, y
 
 
+# Compiled as a whole: one operation at a time, products and sums would round otherwise than in a program.
+@partial(jax.jit, static_argnames=("shape", "dtype"))
 def normal(key: Key[Array, ""], shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> Float[Array, "..."]:
     """Independent standard normal numbers, computed in 32 bits."""
     count = math.prod(shape)

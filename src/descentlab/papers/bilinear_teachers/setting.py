@@ -178,7 +178,7 @@ def bend(p: Preset) -> tuple[ScalarLike, ScalarLike]:
 
 PRESETS = {
     # A small pooling teacher, its rates settled after a second; for tests and a first look.
-    "tiny": Preset(D=8, K=2, d=4, M=3, eta=0.1, steps=10_000_000, ood_samples=200),
+    "tiny": Preset(D=16, K=2, d=8, M=4, eta=0.1, steps=10_000_000, ood_samples=200),
     # The CNN teacher with ReLU for a hundred million exact steps, over ten thousand times T*.
     "quick": Preset(),
     # Ten times as long, and more samples out of distribution.
