@@ -4,6 +4,7 @@
 2.0
 """
 
+import contextlib
 import hashlib
 import importlib
 import inspect
@@ -18,15 +19,13 @@ def chosen(field: str, name: str, known: Mapping[str, Callable]) -> Callable[...
     if name in known:
         return known[name]
     module, colon, function = name.partition(":")
+    reason = ""
     try:
-        if not colon:
-            raise ValueError
-        found = getattr(importlib.import_module(module), function)
-        if not callable(found):
-            raise TypeError(f"{function} of {module} is not a function")
-        return found
-    except ValueError:
-        reason = ""
+        if module and colon:
+            found = getattr(importlib.import_module(module), function)
+            if not callable(found):
+                raise TypeError(f"{function} of {module} is not a function")
+            return found
     except (ImportError, AttributeError, TypeError) as error:
         reason = f" ({error})"
     raise SettingError(
@@ -40,8 +39,10 @@ def fingerprint(name: str, known: Mapping[str, Callable]) -> str:
     if name in known:
         return ""
     found = chosen("setting", name, known)
-    try:
-        source = inspect.getsource(inspect.getmodule(found) or found)
-    except (OSError, TypeError):  # written in C, or at a prompt
-        source = name
+    named = importlib.import_module(name.partition(":")[0])
+    # The module that is named, and the one the function comes from where that is another.
+    source = name
+    for module in dict.fromkeys([named, inspect.getmodule(found) or named]):
+        with contextlib.suppress(OSError, TypeError):  # written in C, or at a prompt
+            source += inspect.getsource(module)
     return hashlib.sha256(source.encode()).hexdigest()[:16]

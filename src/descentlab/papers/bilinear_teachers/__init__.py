@@ -223,7 +223,15 @@ def dynamics(task: Task | LineTask, p: Preset) -> Dynamics:
         return change(population_gradient(w, task))
 
     if p.algorithm == "flow":
-        return flow(begin, slope, p.eta, event=lambda w: halved(w, task))
+
+        def off_the_kink(key: Key[Array, ""]) -> Params:
+            """A flow leaves zero along V* at once where s'(0) > 0; on the kink itself solvers go astray."""
+            w = begin(key)
+            nudge = jnp.where(jnp.asarray(bend(p)[1]) > 0, 1e-12, 0.0).astype(task.V.dtype)
+            return w._replace(W_V=nudge * task.V)
+
+        kink = p.start == "zero" and p.train != "attention"
+        return flow(off_the_kink if kink else begin, slope, p.eta, event=lambda w: halved(w, task))
     if p.algorithm == "population":
         return descent(begin, population(lambda w: population_loss(w, task), slope), optax.sgd(p.eta))
     fresh = online(

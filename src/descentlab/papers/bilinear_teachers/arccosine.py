@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, ScalarLike
 def gap(chord: Float[Array, "*n"], k: ScalarLike) -> Float[Array, "*n"]:
     """The gap as a function of chord = 1 - rho, in [0, 2]."""
     half = jnp.clip(chord / 2, 0.0, 1.0)
-    theta = 2 * jnp.arcsin(jnp.sqrt(half))
+    theta = 2 * jnp.arctan2(jnp.sqrt(half), jnp.sqrt(1 - half))
     # sin theta - theta cos theta, with cos theta = 1 - chord.
     sine = 2 * jnp.sqrt(half * (1 - half))
     bent = sine - theta * (1 - chord)

@@ -143,6 +143,8 @@ class Preset(Settings):
             )
         foreign.chosen("inputs", self.inputs, LAWS)
         foreign.chosen("ood", self.ood, LAWS)
+        if self.algorithm == "flow" and self.precision == 32:
+            yield "algorithm=flow takes precision=64, got precision=32: solvers need the digits."
         if self.algorithm != "online" and self.student == "full":
             yield (
                 "student=full has no closed-form loss: algorithm takes online for it, "
