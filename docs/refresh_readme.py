@@ -15,10 +15,7 @@ from descentlab.report.number import interval, number
 from descentlab.terminal import Bars
 
 ROOT = Path(__file__).parents[1]
-PICTURES = {
-    ("sign_descent", "figure_all_stages"): "stages",
-    ("bilinear_teachers", "figure_exponents"): "exponents",
-}
+PICTURES = {("sign_descent", "figure_all_stages"): "stages"}
 SHOWN = (Outcome.SUPPORTED, Outcome.REFUTED, Outcome.UNDECIDED)
 SEEDS = 8
 

@@ -113,6 +113,7 @@ def test_one_bad_seed_does_not_stop_the_others():
         inner = dynamics(c, p)
 
         def step(key, state):
+            assert inner.step is not None
             state = inner.step(key, state)
             bad = (c[0] > 0) & (jnp.abs(state.params[0] - c[0]) < 0.5 * jnp.abs(c[0]))
             return state._replace(params=jnp.where(bad, jnp.nan, state.params))

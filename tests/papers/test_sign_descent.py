@@ -154,6 +154,7 @@ def test_moving_coordinates_give_the_full_run(optimizer: str, eta: float):
     dynamics = sd.dynamics(task, p)
     state = dynamics.init(KEY)
     for t in range(p.steps):
+        assert dynamics.step is not None
         state = dynamics.step(jax.random.fold_in(KEY, t), state)
         with jax.numpy_dtype_promotion("standard"):
             updates, memory = rule.update(jax.grad(full_loss)(w, X, y), memory, w)
@@ -201,7 +202,7 @@ def late_weights(precision: int) -> tuple[sd.Task, sd.Weights]:
     p = LATE
     task = sd.make_task(KEY, p)
     dynamics = sd.dynamics(task, p)
-    state = jax.lax.fori_loop(0, p.steps, lambda t, s: dynamics.step(KEY, s), dynamics.init(KEY))
+    state = dynamics.advance(KEY, dynamics.init(KEY), jnp.asarray(0), jnp.asarray(p.steps))
     cast = lambda x: x.astype(f"float{precision}") if jnp.issubdtype(x.dtype, jnp.floating) else x  # noqa: E731
     narrow = p.replace(precision=precision)
     narrow = jax.tree.map(lambda x: cast(jnp.asarray(x)), narrow)

@@ -226,7 +226,7 @@ def dynamics(task: Task | LineTask, p: Preset) -> Dynamics:
 
         def off_the_kink(key: Key[Array, ""]) -> Params:
             """A flow leaves zero along V* at once where s'(0) > 0; on the kink itself solvers go astray."""
-            w = begin(key)
+            w: Any = begin(key)
             nudge = jnp.where(jnp.asarray(bend(p)[1]) > 0, 1e-12, 0.0).astype(task.V.dtype)
             return w._replace(W_V=nudge * task.V)
 

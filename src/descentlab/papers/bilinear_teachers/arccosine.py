@@ -25,4 +25,4 @@ def gap(chord: Float[Array, "*n"], k: ScalarLike) -> Float[Array, "*n"]:
     # sin theta - theta cos theta, with cos theta = 1 - chord.
     sine = 2 * jnp.sqrt(half * (1 - half))
     bent = sine - theta * (1 - chord)
-    return (1 + k**2) / 2 * chord - (1 - k) ** 2 / (2 * jnp.pi) * bent
+    return jnp.asarray((1 + k**2) / 2 * chord - (1 - k) ** 2 / (2 * jnp.pi) * bent)

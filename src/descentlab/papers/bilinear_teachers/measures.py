@@ -71,7 +71,8 @@ def worst_case(run: xr.Dataset) -> xr.DataArray:
     Labels are taken to differ from the teacher's by the size of these: xi^2 = E|f*|^2.
     """
     own = run["ood_excess"]
-    return (np.sqrt(2 * own * squared_scale(run)) + own).rename("worst excess OOD loss")
+    cross = (2 * own * squared_scale(run)) ** 0.5
+    return (cross + own).rename("worst excess OOD loss")
 
 
 def squared_scale(run: xr.Dataset) -> xr.DataArray:
