@@ -23,11 +23,11 @@ SIX: dict[str, Overrides] = {
     name: own | {"steps": lambda steps: max(steps // 10, 1)} for name, own in TEACHERS.items()
 }
 # What the paper's experiments run: fresh batches, no exact gradient; some T* long.
-ONLINE: Overrides = {"algorithm": "online", "precision": 32, "steps": lambda steps: max(steps // 5000, 1)}
+ONLINE: Overrides = {"algorithm": "online", "precision": 32, "steps": lambda steps: max(steps // 5000, 2000)}
 # The full student on the smallest teacher with ReLU, some T* long: its steps are a thousand times dearer.
 FULL: Overrides = TEACHERS["gcn_relu"] | {
     "student": "full", "algorithm": "online", "precision": 32,
-    "eta": lambda eta: 2 * eta, "steps": lambda steps: max(steps // 25_000, 1),
+    "eta": lambda eta: 2 * eta, "steps": lambda steps: max(steps // 25_000, 400),
 }  # fmt: skip
 # All weights, without the reduction to two numbers.
 ALL_WEIGHTS: Overrides = {"reduced": False, "detail": False, "steps": lambda steps: max(steps // 500, 1)}

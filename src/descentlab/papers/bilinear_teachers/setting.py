@@ -57,6 +57,10 @@ LAWS: dict[str, Law] = {
 # ---------------------------------------------------------------- presets
 
 
+# Horizons of runs that are not those of two numbers, unless steps are given.
+ONLINE_STEPS, FULL_STEPS = 20_000, 1_000_000
+
+
 @preset
 class Preset(Settings):
     """The paper's letters, and its assumptions as switches."""
@@ -125,10 +129,20 @@ class Preset(Settings):
         super().__post_init__()
 
     def implied(self, changes):
-        """Another teacher brings its own sizes and activation; another d may change M with it."""
+        """Another teacher brings its own sizes and activation, and d its M; dearer steps bring fewer."""
+        along = {}
         if "teacher" in changes:
-            return {"D": 0, "K": 0, "M": 0, "activation": ""}
-        return {"M": 0} if "d" in changes and self.teacher == "token_selection" and self.d == self.M else {}
+            along = {"D": 0, "K": 0, "M": 0, "activation": ""}
+        elif "d" in changes and self.teacher == "token_selection" and self.d == self.M:
+            along = {"M": 0}
+        now = {**self.settings(), **changes}
+        if now["algorithm"] == "online" and self.algorithm != "online":
+            along["steps"] = min(self.steps, ONLINE_STEPS)
+        elif on_line(self) and (
+            now["start"] != "zero" or now["train"] != "both" or now["encoding"] == "gaussian"
+        ):
+            along["steps"] = min(self.steps, FULL_STEPS)
+        return along
 
     def conflicts(self):
         """Sizes that do not fit, and runs for which there is no closed form."""
