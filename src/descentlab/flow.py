@@ -84,7 +84,7 @@ def flow(
         return there, span / jnp.maximum(solution.stats["num_accepted_steps"], 1)
 
     def located(state: Flow, begin: Array, end: Array, unit: Array) -> Flow:
-        """The state at `end`, with the hit if the event came true since `begin`."""
+        """The state at `end`, with the hit if the event came true since `begin`; as it is if that ended it."""
         assert event is not None
         came = event
         close = jnp.finfo(end.dtype).eps * 16 * end
@@ -116,7 +116,8 @@ def flow(
             )
 
         never, start = jnp.full_like(end, jnp.inf), state.params
-        first = (jnp.ones_like(end, bool), end, begin, never, start, start, start, state.stride)
+        over = (state.hit >= 0) & stop
+        first = (~over, end, begin, never, start, start, start, state.stride)
         _, _, _, high, _, at_high, at_end, stride = jax.lax.while_loop(unfinished, halve, first)
         hit = jnp.isfinite(high)
         params = jax.tree.map(lambda a, b: jnp.where(hit & stop, a, b), at_high, at_end)
@@ -129,8 +130,6 @@ def flow(
             begin, end = first * unit, last * unit
             if event is None:
                 return Flow(*solved(state.params, state.stride, end - begin), state.hit)
-            after = located(state, begin, end, unit)
-            over = (state.hit >= 0) & stop
-            return jax.tree.map(lambda old, new: jnp.where(over, old, new), state, after)
+            return located(state, begin, end, unit)
 
     return Dynamics(init, jump=jump)

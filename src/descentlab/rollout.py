@@ -122,7 +122,7 @@ def rollout(
 
 def _arguments(preset: Settings, seeds: range) -> tuple[Any, jax.Array]:
     """The preset with its numbers in its own precision, and a key for each seed."""
-    dtype = numerics.float_dtype(preset.precision)  # type: ignore[attr-defined]
+    dtype = numerics.float_dtype(getattr(preset, "precision", 64))
     leaves = jax.tree.map(lambda x: jnp.asarray(x, dtype if isinstance(x, float) else None), preset)
     keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(0)))(jnp.arange(seeds.start, seeds.stop))
     return leaves, filled(keys, len(seeds))

@@ -1,0 +1,482 @@
+r"""Attention learns decision lists.
+
+"Provable Gradient-Descent-Based Learning of Decision Lists by Transformers" (extended abstract).
+
+Sequences of n tokens from [L] are one-hot columns X; one attention layer gives at every position
+
+    f_{W,V}(X) = softmax(V X softmax(X' W X)),   softmax by columns,
+
+and the loss is the mean over positions of -log of the label's probability. Every token a has a list
+L_a = (a_1, ..., a_m), m <= M, that ends in a_m = a. The label of a in a sequence s is pi(a_j) for the first
+a_j that is in s, with pi a permutation of the tokens and P its matrix.
+
+| here | paper | meaning |
+| --- | --- | --- |
+| `L`, `n`, `M` | L, n, M | tokens, positions of a sequence, longest list |
+| `pi`, `lists`, `sizes` of a task | pi, L_a, m | the rule; lists filled up with their own token |
+| `W`, `V` | W, V | attention and value weights; W[t, a] is what query a gives to token t |
+| `c`, `epsilon` | c, epsilon | V_0 = cP, up to epsilon/2 where V is trained |
+| `delta`, `gamma` | delta, gamma | masses of the law; `masses` says which |
+| `rate`, `curvature` | eta, lambda_max | step size, largest eigenvalue of the Hessian |
+
+Exact algebra makes it fast; tests prove it against the plain model. Expectations over all sequences are finite
+sums over counts (`sequences`). With W = 0 held, all positions of a sequence share one row. The flow of W from
+V = cP is one weight per list entry (`lengths`). And "perfect classification on all sequences" is decided for
+any W and V in time L^3 M (`certificate`).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int, Key
+
+from descentlab.dynamics import Dynamics, descent
+from descentlab.flow import flow
+from descentlab.objective import online, population
+from descentlab.paper import About
+from descentlab.papers.decision_lists import lengths, sequences
+from descentlab.papers.decision_lists.attention import attention_needed as attention_needed
+from descentlab.papers.decision_lists.attention import disagreement as disagreement
+from descentlab.papers.decision_lists.certificate import Certificate as Certificate
+from descentlab.papers.decision_lists.certificate import certify as certify
+from descentlab.papers.decision_lists.certificate import margin, surely
+from descentlab.papers.decision_lists.claims import CLAIMS as CLAIMS
+from descentlab.papers.decision_lists.curvature import largest_eigenvalue
+from descentlab.papers.decision_lists.deviations import DEVIATIONS as DEVIATIONS
+from descentlab.papers.decision_lists.figures import FIGURES as FIGURES
+from descentlab.papers.decision_lists.lengths import LengthTask as LengthTask
+from descentlab.papers.decision_lists.masses import attention_scale, masses, time_bounds
+from descentlab.papers.decision_lists.setting import DELTAS, GAMMAS, by_length, by_sequence
+from descentlab.papers.decision_lists.setting import LAWS as LAWS
+from descentlab.papers.decision_lists.setting import PRESETS as PRESETS
+from descentlab.papers.decision_lists.setting import Preset as Preset
+from descentlab.papers.decision_lists.setting import Rule as Rule
+from descentlab.papers.decision_lists.setting import (
+    draw_sequences,
+    given_probabilities,
+    permutation_matrix,
+    width,
+)
+from descentlab.papers.decision_lists.setting import draw_rule as draw_rule
+from descentlab.papers.decision_lists.setting import records as records
+from descentlab.probe import Probe
+
+# ---------------------------------------------------------------- task and model
+
+
+class Params(NamedTuple):
+    """The weights of the layer."""
+
+    W: Float[Array, "L L"]
+    V: Float[Array, "L L"]
+
+
+class Task(NamedTuple):
+    """A rule, what its exact loss needs of the labels, and where and how fast training starts."""
+
+    preset: Preset
+    pi: Int[Array, " L"]
+    lists: Int[Array, "L M"]
+    sizes: Int[Array, " L"]
+    truth: Array
+    start: Params
+    c: Float[Array, ""]
+    epsilon: Float[Array, ""]
+    rate: Float[Array, ""]
+    delta: Float[Array, " delta"]
+    bounds: Float[Array, " gamma"]
+    test: Key[Array, ""]
+
+
+def decided(rule: Any, queries: Int[Array, " q"], present: Array) -> Int[Array, " q"]:
+    """The labels of query tokens, each with its own row of tokens that are present."""
+    there = jnp.take_along_axis(present, rule.lists[queries], axis=1)
+    first = jnp.argmax(there, axis=1)
+    return rule.pi[jnp.take_along_axis(rule.lists[queries], first[:, None], axis=1)[:, 0]]
+
+
+def labels(rule: Any, tokens: Int[Array, "batch n"]) -> Int[Array, "batch n"]:
+    """The label at every position of sequences."""
+
+    def one(s: Array) -> Array:
+        present = jnp.any(s[None, :] == jnp.arange(rule.preset.L)[:, None], axis=1)
+        return decided(rule, s, jnp.broadcast_to(present[None, :], (s.size, present.size)))
+
+    return jax.vmap(one)(tokens)
+
+
+def predict(task: Any, w: Params, tokens: Int[Array, "batch n"]) -> Float[Array, "batch n L"]:
+    """The logits V X softmax(X'WX) at every position."""
+    scores = w.W[tokens[:, :, None], tokens[:, None, :]]
+    attention = jax.nn.softmax(scores, axis=1)
+    return jnp.einsum("kbi,bij->bjk", w.V[:, tokens], attention)
+
+
+def sample(key: Key[Array, ""], task: Any, batch: int) -> tuple[Int[Array, "batch n"], Int[Array, "batch n"]]:
+    """Fresh sequences and their labels."""
+    tokens = draw_sequences(key, task.preset, batch)
+    return tokens, labels(task, tokens)
+
+
+# ---------------------------------------------------------------- objective
+
+
+def _around(L: int) -> np.ndarray:
+    """The token at distance r from the query a, over a and r."""
+    return (np.arange(L)[:, None] + np.arange(L)[None, :]) % L
+
+
+def by_query(task: Any, p: Preset) -> Int[Array, "L rows"]:
+    """The labels of every query in every row of the table of other tokens."""
+    counts, _ = sequences.others(p.L, p.n, p.law, given_probabilities(p))
+    present = jnp.asarray(counts > 0)
+
+    def query(a: Array) -> Array:
+        by_token = jnp.roll(present, a, axis=1)
+        return decided(task, jnp.full(len(counts), a), by_token)
+
+    return jax.lax.map(query, jnp.arange(p.L))
+
+
+def frequencies(task: Any, p: Preset) -> Float[Array, "rows L"]:
+    """How often each label occurs in every whole sequence."""
+    counts, _ = sequences.whole(p.L, p.n, p.law, given_probabilities(p))
+
+    def row(count: Array) -> Array:
+        tokens = jnp.arange(p.L)
+        found = decided(task, tokens, jnp.broadcast_to((count > 0)[None, :], (p.L, p.L)))
+        return jnp.zeros(p.L).at[found].add(count / p.n)
+
+    return jax.lax.map(row, jnp.asarray(counts))
+
+
+def _logits_by_query(w: Params, p: Preset) -> Float[Array, "L rows L"]:
+    counts, _ = sequences.others(p.L, p.n, p.law, given_probabilities(p))
+    around = _around(p.L)
+    weights = w.W[around, np.arange(p.L)[:, None]]
+    weights = jnp.exp(weights - jnp.max(weights, axis=1, keepdims=True))
+    seen = jnp.asarray(counts)[None, :, :] * weights[:, None, :]
+    values = jnp.einsum("asr,kar->ask", seen, w.V[:, around])
+    return values / jnp.sum(seen, axis=2)[:, :, None]
+
+
+def _cross_entropy(logits: Array, truth: Array) -> Array:
+    right = jnp.take_along_axis(logits, truth[..., None], axis=-1)[..., 0]
+    return jax.nn.logsumexp(logits, axis=-1) - right
+
+
+def _right(logits: Array, truth: Array) -> Array:
+    """Whether the label's logit is above all others."""
+    right = jnp.take_along_axis(logits, truth[..., None], axis=-1)[..., 0]
+    mine = jnp.arange(logits.shape[-1]) == truth[..., None]
+    return right > jnp.max(jnp.where(mine, -jnp.inf, logits), axis=-1)
+
+
+def population_loss(w: Params, task: Any, truth: Array, p: Preset) -> Float[Array, ""]:
+    """The exact expected loss: a sum over queries and the counts of the other tokens.
+
+    Where attention stays uniform, over whole sequences, since all their positions share one output.
+    """
+    if by_sequence(p):
+        counts, weights = sequences.whole(p.L, p.n, p.law, given_probabilities(p))
+        logits = jnp.asarray(counts / p.n) @ w.V.T
+        each = jax.nn.logsumexp(logits, axis=1) - jnp.sum(truth * logits, axis=1)
+        return jnp.sum(jnp.asarray(weights) * each)
+    _, weights = sequences.others(p.L, p.n, p.law, given_probabilities(p))
+    return jnp.sum(jnp.asarray(weights) * _cross_entropy(_logits_by_query(w, p), truth))
+
+
+def population_error(w: Params, task: Any, truth: Array, p: Preset) -> Float[Array, ""]:
+    """The exact probability that a position is misclassified (a tie is)."""
+    if by_sequence(p):
+        counts, weights = sequences.whole(p.L, p.n, p.law, given_probabilities(p))
+        logits = jnp.asarray(counts / p.n) @ w.V.T
+        best = jnp.max(logits, axis=1, keepdims=True)
+        unique = jnp.sum(logits == best, axis=1) == 1
+        correct = jnp.where(unique, jnp.sum(jnp.where(logits == best, truth, 0.0), axis=1), 0.0)
+        return jnp.sum(jnp.asarray(weights) * (1 - correct))
+    _, weights = sequences.others(p.L, p.n, p.law, given_probabilities(p))
+    wrong = ~_right(_logits_by_query(w, p), truth)
+    return jnp.sum(jnp.where(wrong, jnp.asarray(weights), 0.0))
+
+
+def batch_loss(w: Params, task: Any, batch: tuple[Array, Array]) -> Float[Array, ""]:
+    """The loss of sequences, averaged over positions."""
+    tokens, truth = batch
+    return jnp.mean(_cross_entropy(predict(task, w, tokens), truth))
+
+
+def risk(w: Params, task: Task) -> Float[Array, ""]:
+    """The loss that is recorded: exact, or on the task's own evaluation sample."""
+    p = task.preset
+    if p.loss == "exact":
+        return population_loss(w, task, task.truth, p)
+    return batch_loss(w, task, sample(task.test, task, p.samples))
+
+
+def error(w: Params, task: Task) -> Float[Array, ""]:
+    """The share of positions that are misclassified: exact, or on the evaluation sample."""
+    p = task.preset
+    if p.loss == "exact":
+        return population_error(w, task, task.truth, p)
+    tokens, truth = sample(task.test, task, p.samples)
+    return 1 - jnp.mean(_right(predict(task, w, tokens), truth))
+
+
+# ---------------------------------------------------------------- beginning
+
+
+def trained(g: Params, p: Preset) -> Params:
+    """A gradient with the blocks that are not trained set to zero."""
+    frozen = {"both": (), "value": (0,), "attention": (1,)}[p.train]
+    return Params(*[jnp.zeros_like(x) if i in frozen else x for i, x in enumerate(g)])
+
+
+def make_task(key: Key[Array, ""], p: Preset) -> Task | LengthTask:
+    """A random rule, and the start of training with the theorem's own c unless another is given."""
+    rule_key, start_key, test = jax.random.split(key, 3)
+    rule = draw_rule(rule_key, p)
+    if by_length(p):
+        return length_task(rule, p)
+    none, L = jnp.full(len(DELTAS), jnp.nan), p.L
+    delta, bounds = none, jnp.full(len(GAMMAS), jnp.nan)
+    if p.law in LAWS and p.start == "permutation":
+        delta, gamma = masses(rule)
+        bounds = time_bounds(p.M, L, gamma)
+    truth = jnp.zeros(())
+    if p.loss == "exact":
+        truth = frequencies(rule, p) if by_sequence(p) else by_query(rule, p)
+    zero = jnp.zeros((L, L))
+    one, nothing = jnp.ones(()), jnp.zeros(())
+    task = Task(program(p), *rule[1:], truth, Params(zero, zero), nothing, nothing, one, delta, bounds, test)
+    W_key, V_key, eigen_key = jax.random.split(start_key, 3)
+    if p.start == "random":
+        W, V = (p.sigma_0 * jax.random.normal(k, (L, L)) for k in (W_key, V_key))
+        task = task._replace(start=trained(Params(W, V), p))
+    elif p.start == "permutation":
+        task = near_permutation(V_key, task, p)
+    rate = jnp.asarray(p.eta, jnp.float64)
+    if p.step == "curvature":
+        rate = rate / curvature(task.start, task, eigen_key)
+    return task._replace(rate=rate)
+
+
+def near_permutation(key: Key[Array, ""], task: Task, p: Preset, rounds: int = 60) -> Task:
+    """The task with V_0 = cP, plus noise of up to epsilon/2 where V is trained.
+
+    c is given, or 4 n log(L)/delta, or where V is trained the solution of c = 10 n^2 L_0/delta + 4 epsilon n,
+    in which L_0 depends on c: iterated until it stays, and nan where it does not.
+    """
+    P = permutation_matrix(task)
+    shape = p.noise / 2 * jax.random.uniform(key, P.shape, P.dtype, -1.0, 1.0)
+    given = jnp.asarray(p.c, P.dtype)
+    if p.law not in LAWS:
+        c, epsilon = given, jnp.asarray(p.epsilon, P.dtype)
+    else:
+        delta = task.delta[DELTAS.index(p.delta)]
+        own = attention_scale(p.n, p.L, delta)
+        c, epsilon = jnp.where(given > 0, given, own), jnp.zeros(())
+    if p.train != "both":
+        return task._replace(start=Params(jnp.zeros_like(P), c * P), c=c)
+    asked = jnp.asarray(p.epsilon, P.dtype)
+
+    def at(c: Array, epsilon: Array) -> Params:
+        return Params(jnp.zeros_like(P), c * P + epsilon * shape)
+
+    def again(_: Any, now: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        c, epsilon, _ = now
+        L_0 = risk(at(c, epsilon), task)
+        epsilon = jnp.where(asked > 0, asked, p.n * L_0 / 18)
+        if p.law not in LAWS:
+            return c, epsilon, c
+        solution = 10 * p.n**2 * L_0 / delta + 4 * epsilon * p.n
+        return jnp.where(given > 0, given, solution), epsilon, c
+
+    c, epsilon, before = jax.lax.fori_loop(0, rounds, again, (c, epsilon, c))
+    settled = jnp.isfinite(c) & (jnp.abs(c - before) <= 1e-9 * jnp.abs(c))
+    fallback = jnp.zeros(()) if p.law not in LAWS else own
+    start = at(jnp.where(settled, c, fallback), jnp.where(settled, epsilon, 0.0))
+    return task._replace(start=start, c=jnp.where(settled, c, jnp.nan), epsilon=epsilon)
+
+
+def length_task(rule: Rule, p: Preset) -> LengthTask:
+    """What the flow of one weight per list entry needs of a task."""
+    delta, gamma = masses(rule)
+    longest = lengths.longest(p)
+    own = attention_scale(p.n, p.L, delta[DELTAS.index(p.delta)])
+    given = jnp.asarray(p.c, jnp.float64)
+    there = jnp.any(rule.sizes[None, :] == jnp.arange(1, longest + 1)[:, None], axis=1)
+    orbits = lengths.Orbits(*map(jnp.asarray, lengths.orbits(p.L, p.n, p.law, longest)))
+    sizes = (jnp.asarray(float(p.L)), jnp.asarray(float(p.n)))
+    bounds = time_bounds(p.M, p.L, gamma)
+    return LengthTask(program(p), orbits, *sizes, there, jnp.where(given > 0, given, own), bounds)
+
+
+def program(p: Preset) -> Preset:
+    """The preset whose compiled program serves this one: lists, starts and sizes of `lengths` are the task's."""
+    changes: dict[str, Any] = {"M": width(p), "lists": "", "permutation": "", "start": "permutation"}
+    if by_length(p):
+        # Orbits of distinct tokens have one kind of other tokens at every size.
+        changes |= {"L": 64, "n": 2, "M": lengths.longest(p), "law": "distinct", "loss": "exact",
+                    "delta": DELTAS[0], "gamma": GAMMAS[0]}  # fmt: skip
+    # Inside a program the real-valued fields are traced, where nothing can be checked again.
+    one = object.__new__(Preset)
+    for name, value in {**p.settings(), **changes}.items():
+        object.__setattr__(one, name, value)
+    return one
+
+
+# ---------------------------------------------------------------- algorithm
+
+
+def curvature(w: Params, task: Task, key: Key[Array, ""]) -> Float[Array, ""]:
+    """lambda_max: the largest eigenvalue of the Hessian of the loss in what is trained."""
+    p = task.preset
+
+    def product(v: Params) -> Params:
+        change = jax.jvp(jax.grad(lambda w: risk(w, task)), (w,), (trained(v, p),))[1]
+        return trained(change, p)
+
+    return largest_eigenvalue(product, w, key)
+
+
+def dynamics(task: Task | LengthTask, p: Preset) -> Dynamics:
+    """Training by the chosen algorithm; a flow ends when all sequences are certainly classified right."""
+    if isinstance(task, LengthTask):
+        longest = task.orbits.entries.shape[0]
+        return flow(
+            lambda key: jnp.zeros((longest, longest + 1)), lambda w: lengths.slope(w, task), p.eta,
+            event=lambda w: lengths.certified(w, task), stop=True, stiff=p.stiff, rtol=1e-6,
+        )  # fmt: skip
+
+    def begin(key: Key[Array, ""]) -> Params:
+        return task.start
+
+    def slope(w: Params) -> Params:
+        return trained(jax.grad(lambda w: risk(w, task))(w), p)
+
+    if p.algorithm == "flow":
+        return flow(begin, slope, p.eta, event=lambda w: surely(w.W, w.V, task), stop=True, stiff=p.stiff,
+                    rtol=1e-6)
+    if p.loss == "exact":
+        return descent(begin, population(lambda w: risk(w, task), slope), optax.sgd(task.rate))
+    fresh = online(
+        lambda key: sample(key, task, p.batch),
+        lambda w, batch: batch_loss(w, task, batch),
+        lambda w, batch: trained(jax.grad(batch_loss)(w, task, batch), p),
+    )
+    return descent(begin, fresh, optax.sgd(task.rate))
+
+
+# ---------------------------------------------------------------- probes
+
+
+def toward_permutation(V: Float[Array, "L L"], task: Any) -> Float[Array, ""]:
+    """The cosine of V and P - 1/L, which is P without what softmax ignores; 0 for V = 0."""
+    target = permutation_matrix(task) - 1 / task.preset.L
+    size = jnp.sqrt(jnp.sum(V**2) * jnp.sum(target**2))
+    return jnp.where(size > 0, jnp.sum(V * target) / jnp.where(size > 0, size, 1.0), 0.0)
+
+
+def decoded(V: Float[Array, "L L"], task: Any) -> Float[Array, ""]:
+    """The share of tokens t whose largest entry of V[:, t] is that of pi(t), alone."""
+    best = jnp.max(V, axis=0, keepdims=True)
+    alone = jnp.sum(V == best, axis=0) == 1
+    return jnp.mean((jnp.argmax(V, axis=0) == task.pi) & alone)
+
+
+def probes(p: Preset) -> dict[str, Probe]:
+    """What is recorded."""
+    if by_length(p):
+        return _length_probes()
+
+    def of(measure: Callable[[Params, Task], Any], doc: str, *dims: str, **options: Any) -> Probe:
+        return Probe(lambda task, p, state: measure(state.params, task), doc, dims, **options)
+
+    def weighted(w: Params, task: Task) -> Array:
+        """The weights of each query's list entries, and the mean weight of all other tokens first."""
+        tokens = jnp.arange(task.preset.L)
+        listed = jnp.any(task.lists[:, :, None] == tokens[None, None, :], axis=1)
+        columns = w.W.T
+        rest = jnp.sum(jnp.where(listed, 0.0, columns), axis=1) / jnp.maximum(jnp.sum(~listed, axis=1), 1)
+        return jnp.concatenate([rest[:, None], jnp.take_along_axis(columns, task.lists, axis=1)], axis=1)
+
+    found = {
+        "loss": of(risk, "population loss"),
+        "error": of(error, "probability that a position is misclassified"),
+        "margin": of(lambda w, task: margin(w.W, w.V, task), "worst sum over all sequences; > 0: all right"),
+        "certified": of(
+            lambda w, task: surely(w.W, w.V, task), "1 if all sequences are certainly right", dtype=np.int8
+        ),
+        "cosine": of(lambda w, task: toward_permutation(w.V, task), "cosine of V and P - 1/L"),
+        "decoded": of(lambda w, task: decoded(w.V, task), "share of tokens whose pi(t) tops V[:, t]"),
+        "entry_weights": of(weighted, "W of other tokens (mean) and of each list entry, by query",
+                            "query", "entry"),
+        "permutation": of(lambda w, task: task.pi, "pi", "query", once=True),
+        "lists": of(lambda w, task: task.lists, "lists, filled up with their own token", "query", "place",
+                    once=True),
+        "sizes": of(lambda w, task: task.sizes, "lengths of the lists", "query", once=True),
+        "c": of(lambda w, task: task.c, "c of V_0 = cP; nan where the theorem's equation has no solution",
+                once=True),
+        "epsilon": of(lambda w, task: task.epsilon, "epsilon", once=True),
+        "rate": of(lambda w, task: task.rate, "step size", once=True),
+        "time_bound": of(lambda w, task: task.bounds, "4M/(log(L) gamma)", "gamma", once=True),
+        "disagreeing_pairs": of(
+            lambda w, task: disagreement(task).pairs, "share of pairs of tokens with two labels in one sequence",
+            once=True,
+        ),
+        "disagreement": of(
+            lambda w, task: jnp.stack(disagreement(task)[:4]), "two such tokens and their deciders", "member",
+            once=True,
+        ),
+        "final_W": of(lambda w, task: w.W, "W at the end", "token", "query", once=True),
+        "final_V": of(lambda w, task: w.V, "V at the end", "label", "token", once=True),
+    }  # fmt: skip
+    if p.algorithm == "flow":
+        found["hit"] = Probe(lambda task, p, state: state.hit, "step of the first certified time; -1: none yet")
+    if p.step == "curvature":
+        found["curvature"] = of(
+            lambda w, task: curvature(w, task, task.test), "largest eigenvalue of the Hessian"
+        )
+    if p.detail:
+        found["W"] = of(lambda w, task: w.W, "W", "token", "query")
+        found["V"] = of(lambda w, task: w.V, "V", "label", "token")
+    return found
+
+
+def _length_probes() -> dict[str, Probe]:
+    """The same of one weight per list entry."""
+
+    def of(measure: Callable[[Array, LengthTask], Any], doc: str, *dims: str, **options: Any) -> Probe:
+        return Probe(lambda task, p, state: measure(state.params, task), doc, dims, **options)
+
+    def mean(by_length: Array, task: LengthTask) -> Array:
+        """Over the queries, of which each length that occurs has an equal share."""
+        return jnp.sum(jnp.where(task.there, by_length, 0.0)) / jnp.sum(task.there)
+
+    return {
+        "loss": of(lambda w, task: mean(lengths.losses(w, task), task), "population loss, lengths equally often"),
+        "error": of(lambda w, task: mean(lengths.error(w, task), task), "probability of misclassification"),
+        "margin": of(lengths.margin, "least log-ratio of the decider's attention to a rival's"),
+        "certified": of(lengths.certified, "1 if all sequences are certainly right", dtype=np.int8),
+        "entry_weights": of(lambda w, task: w, "W of other tokens and of each list entry, by length of the list",
+                            "length", "entry"),
+        "hit": Probe(lambda task, p, state: state.hit, "step of the first certified time; -1: none yet"),
+        "there": of(lambda w, task: task.there, "whether lists of a length occur", "length", dtype=np.int8,
+                    once=True),
+        "c": of(lambda w, task: task.c, "c of V = cP", once=True),
+        "time_bound": of(lambda w, task: task.bounds, "4M/(log(L) gamma)", "gamma", once=True),
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------- the paper
+
+PAPER = About(
+    title="Provable Gradient-Descent-Based Learning of Decision Lists by Transformers",
+    citation="Anonymous authors, extended abstract.",
+    loss="loss",
+)

@@ -1,0 +1,113 @@
+"""Candidates for delta and gamma, "the minimum probability mass that the data distribution assigns to certain
+quantities": the paper does not say which.
+
+What its constants give away. If gradient flow of a column W[:, a] has not classified perfectly by time T, and
+the slope along the (at most M) entries of its list is at least A until then, the column's loss, at most
+Pr(a) log L, has fallen by T A^2 / M. With A = Pr(a) log(L)/2 this is impossible beyond
+
+    T = 4M / (log(L) Pr(a)),
+
+which is the printed bound for gamma = min_a Pr(a), the probability that a position holds a: reading `token`.
+The slope in a weight of the list is about (c/n) delta for a mass delta of sequences that are wrong, given a,
+and c = 4n log(L)/delta makes that 4 log(L). While some rival u has at least the weight of a_j, all sequences
+(of distinct tokens) that a_j decides and that hold u are wrong: reading `rival` is their least mass. Larger
+delta and gamma make the theorem stronger; these two are the largest that this argument allows.
+
+The other readings: `decides`, the mass of all sequences that a_j decides; `rarest`, of the rarest multiset of
+tokens with a given decider, which is what sequences with repeats need for every one of them to weigh delta;
+for gamma, `event`, Pr(a and a_j decides), and `token_squared`, for a slope whose square is not shared out
+among columns.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from descentlab.papers.decision_lists.setting import DELTAS, GAMMAS, given_probabilities
+
+
+class Masses(NamedTuple):
+    """Every reading of delta and of gamma, in the order of DELTAS and GAMMAS."""
+
+    delta: Float[Array, " delta"]
+    gamma: Float[Array, " gamma"]
+
+
+def masses(rule: Any) -> Masses:
+    """All readings, computed from the law and the lists."""
+    p = rule.preset
+    M = rule.lists.shape[1]
+    tokens, entries = jnp.arange(p.L), jnp.arange(M)
+    if p.law == "distinct":
+        single = jnp.full(p.L, 1 / p.L)
+        table = jnp.asarray(_hypergeometric(p.L, p.n, M))
+    else:
+        single, table = jnp.asarray(given_probabilities(p)), jnp.zeros((1, 1))
+
+    def there(banned: Array, needed: Array) -> Array:
+        """Pr(no banned and all needed tokens among the n - 1 others), for at most two needed ones."""
+        if p.law == "distinct":
+            return table[jnp.sum(banned), jnp.sum(needed)]
+        # Inclusion and exclusion over the needed tokens.
+        rest = 1 - jnp.sum(jnp.where(banned, single, 0.0))
+        both = jnp.sum(jnp.where(needed, single, 0.0))
+        one = jnp.max(jnp.where(needed, single, 0.0))
+        count = jnp.sum(needed)
+        power = p.n - 1
+        two = rest**power - (rest - one) ** power - (rest - (both - one)) ** power + (rest - both) ** power
+        return jnp.where(count == 0, rest**power, jnp.where(count == 1, rest**power - (rest - one) ** power, two))
+
+    def entry(a: Array, j: Array) -> tuple[Array, Array, Array]:
+        """decides, rival, rarest of a_j for the query a; +inf where a_j cannot decide."""
+        decider = rule.lists[a, j]
+        banned = jnp.any((rule.lists[a][None, :] == tokens[:, None]) & (entries < j)[None, :], axis=1)
+        needed = (tokens == decider) & (tokens != a)
+        decides = there(banned, needed)
+
+        def with_rival(u: Array) -> Array:
+            mass = there(banned, needed | ((tokens == u) & (tokens != a)))
+            return jnp.where(banned[u] | (u == decider), jnp.inf, mass)
+
+        rivals = jax.vmap(with_rival)(tokens)
+        rival = jnp.min(jnp.where(rivals > 0, rivals, jnp.inf))
+        if p.law == "distinct":
+            rarest = jnp.asarray(1 / math.comb(p.L - 1, p.n - 1))
+        else:
+            alone, power = single[decider], p.n - 1
+            vertex = jnp.where(tokens == decider, alone**power, power * alone * single ** (p.n - 2))
+            vertex = jnp.where(jnp.any(needed), vertex, single**power)
+            rarest = jnp.min(jnp.where(banned, jnp.inf, vertex))
+        occurs = (j < rule.sizes[a]) & (decides > 0)
+        return tuple(jnp.where(occurs, x, jnp.inf) for x in (decides, rival, rarest))  # type: ignore[return-value]
+
+    decides, rival, rarest = jax.lax.map(lambda a: jax.vmap(lambda j: entry(a, j))(entries), tokens)
+    least = {"rival": jnp.min(rival), "decides": jnp.min(decides), "rarest": jnp.min(rarest)}
+    # Without any rival (a single token fills the sequence) nothing can go wrong.
+    least["rival"] = jnp.where(jnp.isfinite(least["rival"]), least["rival"], least["decides"])
+    event = jnp.min(single[:, None] * decides)
+    gammas = {"token": jnp.min(single), "event": event, "token_squared": jnp.min(single) ** 2}
+    return Masses(jnp.stack([least[k] for k in DELTAS]), jnp.stack([gammas[k] for k in GAMMAS]))
+
+
+def _hypergeometric(L: int, n: int, M: int) -> np.ndarray:
+    """Pr(b banned tokens absent and r needed ones present | a) for distinct tokens, over b and r."""
+
+    def chance(banned: int, needed: int) -> float:
+        left, places = L - 1 - banned - needed, n - 1 - needed
+        return math.comb(left, places) / math.comb(L - 1, n - 1) if 0 <= places <= left else 0.0
+
+    return np.array([[chance(b, r) for r in range(3)] for b in range(M + 1)])
+
+
+def time_bounds(M: int, L: int, gammas: Float[Array, " gamma"]) -> Float[Array, " gamma"]:
+    """4M / (log(L) gamma), for every reading."""
+    return 4 * M / (math.log(L) * gammas)
+
+
+def attention_scale(n: int, L: int, delta: Float[Array, ""]) -> Float[Array, ""]:
+    """c = 4 n log(L) / delta, of the theorem on W alone."""
+    return 4 * n * math.log(L) / delta

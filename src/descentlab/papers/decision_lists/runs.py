@@ -1,0 +1,67 @@
+"""The runs that claims and figures share, as overrides of a preset.
+
+Two needs that name the same overrides share one stored run, so both take them from here.
+"""
+
+from typing import Any
+
+Overrides = dict[str, Any]
+
+# Descent on W and V with step 1/lambda_max; it is over long before the theorem's window begins.
+WINDOW: Overrides = {
+    "algorithm": "descent", "train": "both", "start": "permutation", "step": "curvature", "eta": 1.0, "steps": 30,
+}  # fmt: skip
+
+# V alone under uniform attention. The problem is convex, its curvature below 1/(2L) + 1/(2n).
+UNIFORM: dict[str, Overrides] = {
+    start: {"algorithm": "descent", "train": "value", "start": start, "step": "fixed", "eta": 10.0,
+            "steps": 20_000}
+    for start in ("zero", "random")
+}  # fmt: skip
+
+# Joint training over sizes, laws and starts. From distinct tokens, up to sequences that hold all of them.
+SIZES = [
+    (6, 3, "distinct"), (6, 5, "distinct"), (6, 6, "distinct"),
+    (10, 3, "distinct"), (10, 5, "distinct"), (10, 10, "distinct"),
+    (6, 2, "iid"), (6, 4, "iid"), (10, 2, "iid"), (10, 4, "iid"),
+]  # fmt: skip
+LONGEST = (2, 4)
+
+
+def joint(start: str) -> dict[str, Overrides]:
+    """Joint training of W and V from a start, by name of the cell."""
+    common = {"algorithm": "descent", "train": "both", "start": start, "step": "fixed", "eta": 10.0,
+              "steps": 2000}  # fmt: skip
+    return {
+        f"{start}_{law}_L{L}_n{n}_M{M}": common | {"L": L, "n": n, "M": M, "law": law}
+        for L, n, law in SIZES
+        for M in LONGEST
+    }
+
+
+JOINT = {start: joint(start) for start in ("zero", "random")}
+
+# The slack of the time bound over sizes, one size at a time around (24, 8, 3) for distinct tokens. With
+# repeats there are many more orbits, so sequences are shorter.
+SLACK: dict[str, Overrides] = {
+    f"{law}_L{L}_n{n}_M{M}": {"L": L, "n": n, "M": M, "law": law}
+    for law, sizes in {
+        "distinct": [(12, 8, 3), (24, 8, 3), (48, 8, 3), (96, 8, 3), (24, 4, 3), (24, 16, 3), (24, 22, 3),
+                     (24, 8, 2), (24, 8, 4), (24, 8, 6)],
+        "iid": [(8, 4, 2), (16, 4, 2), (32, 4, 2), (8, 4, 3), (16, 4, 3), (32, 4, 3)],
+    }.items()
+    for L, n, M in sizes
+}  # fmt: skip
+
+# The loss and the certified time against c, with and without repeats.
+SCALES: dict[str, Overrides] = {
+    f"{law}_c{c:g}": {"L": 8, "n": 4, "M": 3, "law": law, "c": c}
+    for law in ("distinct", "iid")
+    for c in (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+}
+
+# W and V as matrices over time.
+MATRICES: Overrides = {
+    "L": 10, "n": 4, "M": 4, "law": "iid", "algorithm": "descent", "train": "both", "start": "zero",
+    "step": "fixed", "eta": 10.0, "steps": 2000, "detail": True,
+}  # fmt: skip
