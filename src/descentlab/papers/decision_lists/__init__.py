@@ -265,7 +265,7 @@ def make_task(key: Key[Array, ""], p: Preset) -> Task | LengthTask:
     return task._replace(rate=rate)
 
 
-def near_permutation(key: Key[Array, ""], task: Task, p: Preset, rounds: int = 60) -> Task:
+def near_permutation(key: Key[Array, ""], task: Task, p: Preset, rounds: int = 20) -> Task:
     """The task with V_0 = cP, plus noise of up to epsilon/2 where V is trained.
 
     c is given, or 4 n log(L)/delta, or where V is trained the solution of c = 10 n^2 L_0/delta + 4 epsilon n,

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from scipy import special
@@ -25,7 +26,7 @@ def iid(key: Key[Array, ""], L: int, n: int) -> Int[Array, " n"]:
 
 def distinct(key: Key[Array, ""], L: int, n: int) -> Int[Array, " n"]:
     """Distinct tokens, uniform."""
-    return jax.random.permutation(key, L)[:n]
+    return jnp.argsort(jax.random.bits(key, (L,), "uint64"))[:n]
 
 
 # ---------------------------------------------------------------- tables
