@@ -84,7 +84,7 @@ def flow(
         return there, span / jnp.maximum(solution.stats["num_accepted_steps"], 1)
 
     def located(state: Flow, begin: Array, end: Array, unit: Array) -> Flow:
-        """The state at `end`, with the hit if the event came true since `begin`; as it is if that ended it."""
+        """The state at `end`, with the hit if the event came true since `begin`; as it is if it is over."""
         assert event is not None
         came = event
         close = jnp.finfo(end.dtype).eps * 16 * end

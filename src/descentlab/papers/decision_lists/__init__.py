@@ -19,10 +19,10 @@ a_j that is in s, with pi a permutation of the tokens and P its matrix.
 | `delta`, `gamma` | delta, gamma | masses of the law; `masses` says which |
 | `rate`, `curvature` | eta, lambda_max | step size, largest eigenvalue of the Hessian |
 
-Exact algebra makes it fast; tests prove it against the plain model. Expectations over all sequences are finite
-sums over counts (`sequences`). With W = 0 held, all positions of a sequence share one row. The flow of W from
-V = cP is one weight per list entry (`lengths`). And "perfect classification on all sequences" is decided for
-any W and V in time L^3 M (`certificate`).
+Exact algebra makes it fast; tests prove it against the plain model. Expectations over all sequences are
+finite sums over counts (`sequences`). With W = 0 held, all positions of a sequence share one row. The flow
+of W from V = cP is one weight per list entry (`lengths`). And "perfect classification on all sequences" is
+decided for any W and V in time L^3 M (`certificate`).
 """
 
 from collections.abc import Callable
@@ -50,17 +50,20 @@ from descentlab.papers.decision_lists.deviations import DEVIATIONS as DEVIATIONS
 from descentlab.papers.decision_lists.figures import FIGURES as FIGURES
 from descentlab.papers.decision_lists.lengths import LengthTask as LengthTask
 from descentlab.papers.decision_lists.masses import attention_scale, masses, time_bounds
-from descentlab.papers.decision_lists.setting import DELTAS, GAMMAS, by_length, by_sequence
-from descentlab.papers.decision_lists.setting import LAWS as LAWS
-from descentlab.papers.decision_lists.setting import PRESETS as PRESETS
-from descentlab.papers.decision_lists.setting import Preset as Preset
-from descentlab.papers.decision_lists.setting import Rule as Rule
 from descentlab.papers.decision_lists.setting import (
+    DELTAS,
+    GAMMAS,
+    by_length,
+    by_sequence,
     draw_sequences,
     given_probabilities,
     permutation_matrix,
     width,
 )
+from descentlab.papers.decision_lists.setting import LAWS as LAWS
+from descentlab.papers.decision_lists.setting import PRESETS as PRESETS
+from descentlab.papers.decision_lists.setting import Preset as Preset
+from descentlab.papers.decision_lists.setting import Rule as Rule
 from descentlab.papers.decision_lists.setting import draw_rule as draw_rule
 from descentlab.papers.decision_lists.setting import records as records
 from descentlab.probe import Probe
@@ -210,12 +213,12 @@ def batch_loss(w: Params, task: Any, batch: tuple[Array, Array]) -> Float[Array,
     return jnp.mean(_cross_entropy(predict(task, w, tokens), truth))
 
 
-def risk(w: Params, task: Task) -> Float[Array, ""]:
-    """The loss that is recorded: exact, or on the task's own evaluation sample."""
+def risk(w: Params, task: Task, samples: int | None = None) -> Float[Array, ""]:
+    """The loss that is recorded: exact, or on the task's own evaluation sample (or a part of that size)."""
     p = task.preset
     if p.loss == "exact":
         return population_loss(w, task, task.truth, p)
-    return batch_loss(w, task, sample(task.test, task, p.samples))
+    return batch_loss(w, task, sample(task.test, task, samples or p.samples))
 
 
 def error(w: Params, task: Task) -> Float[Array, ""]:
@@ -265,42 +268,46 @@ def make_task(key: Key[Array, ""], p: Preset) -> Task | LengthTask:
     return task._replace(rate=rate)
 
 
-def near_permutation(key: Key[Array, ""], task: Task, p: Preset, rounds: int = 20) -> Task:
+def near_permutation(key: Key[Array, ""], task: Task, p: Preset) -> Task:
     """The task with V_0 = cP, plus noise of up to epsilon/2 where V is trained.
 
-    c is given, or 4 n log(L)/delta, or where V is trained the solution of c = 10 n^2 L_0/delta + 4 epsilon n,
-    in which L_0 depends on c: iterated until it stays, and nan where it does not.
+    c is given, or 4 n log(L)/delta, or where V is trained that of `joint_scale`.
     """
     P = permutation_matrix(task)
-    shape = p.noise / 2 * jax.random.uniform(key, P.shape, P.dtype, -1.0, 1.0)
-    given = jnp.asarray(p.c, P.dtype)
-    if p.law not in LAWS:
-        c, epsilon = given, jnp.asarray(p.epsilon, P.dtype)
-    else:
-        delta = task.delta[DELTAS.index(p.delta)]
-        own = attention_scale(p.n, p.L, delta)
-        c, epsilon = jnp.where(given > 0, given, own), jnp.zeros(())
+    given, delta = jnp.asarray(p.c, P.dtype), task.delta[DELTAS.index(p.delta)]
+    # Without the law's probabilities delta is nan, and c is given.
+    c = jnp.where(given > 0, given, attention_scale(p.n, p.L, delta))
     if p.train != "both":
         return task._replace(start=Params(jnp.zeros_like(P), c * P), c=c)
-    asked = jnp.asarray(p.epsilon, P.dtype)
+    noise = p.noise / 2 * jax.random.uniform(key, P.shape, P.dtype, -1.0, 1.0)
 
-    def at(c: Array, epsilon: Array) -> Params:
-        return Params(jnp.zeros_like(P), c * P + epsilon * shape)
+    def start(c: Array, epsilon: Array) -> Params:
+        return Params(jnp.zeros_like(P), c * P + epsilon * noise)
+
+    solution, epsilon = joint_scale(lambda *at: risk(start(*at), task), c, delta, p)
+    settled = jnp.isfinite(solution)
+    begin = start(jnp.where(settled, solution, c), jnp.where(settled, epsilon, 0.0))
+    return task._replace(start=begin, c=solution, epsilon=epsilon)
+
+
+def joint_scale(
+    loss: Callable[[Array, Array], Array], first: Array, delta: Array, p: Preset, rounds: int = 20
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The c = 10 n^2 L_0/delta + 4 epsilon n of the theorem on W and V unless it is given, and epsilon.
+
+    L_0 = loss(c, epsilon) depends on both: iterated until they stay; c is nan where they do not.
+    """
+    given, asked = jnp.asarray(p.c, first.dtype), jnp.asarray(p.epsilon, first.dtype)
 
     def again(_: Any, now: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         c, epsilon, _ = now
-        L_0 = risk(at(c, epsilon), task)
+        L_0 = loss(c, epsilon)
         epsilon = jnp.where(asked > 0, asked, p.n * L_0 / 18)
-        if p.law not in LAWS:
-            return c, epsilon, c
-        solution = 10 * p.n**2 * L_0 / delta + 4 * epsilon * p.n
-        return jnp.where(given > 0, given, solution), epsilon, c
+        return jnp.where(given > 0, given, 10 * p.n**2 * L_0 / delta + 4 * epsilon * p.n), epsilon, c
 
-    c, epsilon, before = jax.lax.fori_loop(0, rounds, again, (c, epsilon, c))
+    c, epsilon, before = jax.lax.fori_loop(0, rounds, again, (first, jnp.zeros_like(first), first))
     settled = jnp.isfinite(c) & (jnp.abs(c - before) <= 1e-9 * jnp.abs(c))
-    fallback = jnp.zeros(()) if p.law not in LAWS else own
-    start = at(jnp.where(settled, c, fallback), jnp.where(settled, epsilon, 0.0))
-    return task._replace(start=start, c=jnp.where(settled, c, jnp.nan), epsilon=epsilon)
+    return jnp.where(settled, c, jnp.nan), epsilon
 
 
 def length_task(rule: Rule, p: Preset) -> LengthTask:
@@ -309,15 +316,15 @@ def length_task(rule: Rule, p: Preset) -> LengthTask:
     longest = lengths.longest(p)
     own = attention_scale(p.n, p.L, delta[DELTAS.index(p.delta)])
     given = jnp.asarray(p.c, jnp.float64)
-    there = jnp.any(rule.sizes[None, :] == jnp.arange(1, longest + 1)[:, None], axis=1)
+    shares = jnp.mean(rule.sizes[None, :] == jnp.arange(1, longest + 1)[:, None], axis=1)
     orbits = lengths.Orbits(*map(jnp.asarray, lengths.orbits(p.L, p.n, p.law, longest)))
     sizes = (jnp.asarray(float(p.L)), jnp.asarray(float(p.n)))
     bounds = time_bounds(p.M, p.L, gamma)
-    return LengthTask(program(p), orbits, *sizes, there, jnp.where(given > 0, given, own), bounds)
+    return LengthTask(program(p), orbits, *sizes, shares, jnp.where(given > 0, given, own), bounds)
 
 
 def program(p: Preset) -> Preset:
-    """The preset whose compiled program serves this one: lists, starts and sizes of `lengths` are the task's."""
+    """The preset whose compiled program serves this one: the task knows lists, starts, sizes of `lengths`."""
     changes: dict[str, Any] = {"M": width(p), "lists": "", "permutation": "", "start": "permutation"}
     if by_length(p):
         # Orbits of distinct tokens have one kind of other tokens at every size.
@@ -334,11 +341,11 @@ def program(p: Preset) -> Preset:
 
 
 def curvature(w: Params, task: Task, key: Key[Array, ""]) -> Float[Array, ""]:
-    """lambda_max: the largest eigenvalue of the Hessian of the loss in what is trained."""
+    """lambda_max: the largest eigenvalue of the Hessian of the loss (or of one batch) in what is trained."""
     p = task.preset
 
     def product(v: Params) -> Params:
-        change = jax.jvp(jax.grad(lambda w: risk(w, task)), (w,), (trained(v, p),))[1]
+        change = jax.jvp(jax.grad(lambda w: risk(w, task, p.batch)), (w,), (trained(v, p),))[1]
         return trained(change, p)
 
     return largest_eigenvalue(product, w, key)
@@ -360,8 +367,9 @@ def dynamics(task: Task | LengthTask, p: Preset) -> Dynamics:
         return trained(jax.grad(lambda w: risk(w, task))(w), p)
 
     if p.algorithm == "flow":
-        return flow(begin, slope, p.eta, event=lambda w: surely(w.W, w.V, task), stop=True, stiff=p.stiff,
-                    rtol=1e-6)
+        return flow(
+            begin, slope, p.eta, event=lambda w: surely(w.W, w.V, task), stop=True, stiff=p.stiff, rtol=1e-6
+        )
     if p.loss == "exact":
         return descent(begin, population(lambda w: risk(w, task), slope), optax.sgd(task.rate))
     fresh = online(
@@ -385,7 +393,7 @@ def toward_permutation(V: Float[Array, "L L"], task: Any) -> Float[Array, ""]:
 def decoded(V: Float[Array, "L L"], task: Any) -> Float[Array, ""]:
     """The share of tokens t whose largest entry of V[:, t] is that of pi(t), alone."""
     best = jnp.max(V, axis=0, keepdims=True)
-    alone = jnp.sum(V == best, axis=0) == 1
+    alone = jnp.sum(best == V, axis=0) == 1
     return jnp.mean((jnp.argmax(V, axis=0) == task.pi) & alone)
 
 
@@ -426,7 +434,7 @@ def probes(p: Preset) -> dict[str, Probe]:
         "rate": of(lambda w, task: task.rate, "step size", once=True),
         "time_bound": of(lambda w, task: task.bounds, "4M/(log(L) gamma)", "gamma", once=True),
         "disagreeing_pairs": of(
-            lambda w, task: disagreement(task).pairs, "share of pairs of tokens with two labels in one sequence",
+            lambda w, task: disagreement(task).pairs, "share of pairs of tokens with two labels together",
             once=True,
         ),
         "disagreement": of(
@@ -437,7 +445,9 @@ def probes(p: Preset) -> dict[str, Probe]:
         "final_V": of(lambda w, task: w.V, "V at the end", "label", "token", once=True),
     }  # fmt: skip
     if p.algorithm == "flow":
-        found["hit"] = Probe(lambda task, p, state: state.hit, "step of the first certified time; -1: none yet")
+        found["hit"] = Probe(
+            lambda task, p, state: state.hit, "step of the first certified time; -1: none yet"
+        )
     if p.step == "curvature":
         found["curvature"] = of(
             lambda w, task: curvature(w, task, task.test), "largest eigenvalue of the Hessian"
@@ -455,15 +465,15 @@ def _length_probes() -> dict[str, Probe]:
         return Probe(lambda task, p, state: measure(state.params, task), doc, dims, **options)
 
     def mean(by_length: Array, task: LengthTask) -> Array:
-        """Over the queries, of which each length that occurs has an equal share."""
-        return jnp.sum(jnp.where(task.there, by_length, 0.0)) / jnp.sum(task.there)
+        """Over the queries."""
+        return jnp.sum(jnp.where(task.there, task.shares * by_length, 0.0))
 
     return {
-        "loss": of(lambda w, task: mean(lengths.losses(w, task), task), "population loss, lengths equally often"),
+        "loss": of(lambda w, task: mean(lengths.losses(w, task), task), "population loss"),
         "error": of(lambda w, task: mean(lengths.error(w, task), task), "probability of misclassification"),
         "margin": of(lengths.margin, "least log-ratio of the decider's attention to a rival's"),
         "certified": of(lengths.certified, "1 if all sequences are certainly right", dtype=np.int8),
-        "entry_weights": of(lambda w, task: w, "W of other tokens and of each list entry, by length of the list",
+        "entry_weights": of(lambda w, task: w, "W of other tokens and of each list entry, by length",
                             "length", "entry"),
         "hit": Probe(lambda task, p, state: state.hit, "step of the first certified time; -1: none yet"),
         "there": of(lambda w, task: task.there, "whether lists of a length occur", "length", dtype=np.int8,

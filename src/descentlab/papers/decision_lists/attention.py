@@ -76,7 +76,7 @@ class Needed(NamedTuple):
 
 def attention_needed(rule: Any) -> Needed:
     """Whether every V fails with W = 0; exact."""
-    found = Disagreement(*map(np.asarray, disagreement(rule)))
+    found = disagreement(rule)
     if found.a >= 0:
         return Needed(True, _example(rule, found))
     return _by_linear_program(rule)

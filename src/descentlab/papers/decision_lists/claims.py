@@ -1,4 +1,4 @@
-"""The claims of decision_lists: the two theorems, the observation on uniform attention, and what is left open."""
+"""The claims of decision_lists: two theorems, an observation on uniform attention, and what is left open."""
 
 import functools
 import math
@@ -7,7 +7,7 @@ from functools import partial
 import jax
 import xarray as xr
 
-from descentlab.claim import Assumption, Claim, Mutant
+from descentlab.claim import Assumption, Claim, Datasets, Mutant
 from descentlab.estimate import Interval
 from descentlab.papers.decision_lists import measures
 from descentlab.papers.decision_lists.runs import JOINT, UNIFORM, WINDOW
@@ -86,7 +86,7 @@ TOTAL_ORDER = Mutant(
 HELD_ATTENTION = Mutant("attention held uniform", {"train": "value"})
 
 
-def too_late(runs: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+def too_late(runs: Datasets) -> Datasets:
     """The data of a world in which classification is perfect a thousand windows later."""
 
     def late(run: xr.Dataset) -> xr.Dataset:
@@ -105,7 +105,7 @@ CLAIMS = (
     claim(
         "flow_classifies_in_time",
         "Section C, result 1",
-        "From W = 0 and V = cP gradient flow of W classifies all sequences perfectly by time 4M/(log(L) gamma).",
+        "From W = 0 and V = cP gradient flow of W classifies all sequences by time 4M/(log(L) gamma).",
         measures.time_slack,
         Interval(0),
         assumes=THEOREM_W,
@@ -142,12 +142,12 @@ CLAIMS = (
     claim(
         "attention_is_needed",
         "Introduction; conclusion",
-        "With W = 0 no V classifies perfectly: some sequence has two labels, and all its positions one output.",
+        "With W = 0 no V is perfect: some sequence has two labels, and all its positions share one output.",
         measures.disagreeing_pairs,
         Interval(1e-9),
         runs={"run": UNIFORM["zero"]},
         mutants=(TOTAL_ORDER,),
-        margin="One pair of tokens with two labels in one sequence is enough; decided exactly for every seed.",
+        margin="One pair of tokens with two labels in a sequence is enough; decided exactly for every seed.",
     ),
     claim(
         "joint_training_classifies",

@@ -39,15 +39,20 @@ class Orbits(NamedTuple):
 
 
 class LengthTask(NamedTuple):
-    """What is left of a task: orbits and numbers. `there` says which lengths occur."""
+    """What is left of a task: orbits and numbers. `shares` are those of queries with lists of each length."""
 
     preset: Preset
     orbits: Orbits
     L: Float[Array, ""]
     n: Float[Array, ""]
-    there: Bool[Array, " m"]
+    shares: Float[Array, " m"]
     c: Float[Array, ""]
     bounds: Float[Array, " reading"]
+
+    @property
+    def there(self) -> Bool[Array, " m"]:
+        """Which lengths occur."""
+        return self.shares > 0
 
 
 # ---------------------------------------------------------------- orbits
@@ -62,8 +67,8 @@ def longest(p: Preset) -> int:
 
 
 @functools.lru_cache(maxsize=16)
-def orbits(L: int, n: int, law: str, longest: int) -> Orbits:
-    """The orbits of sequences around a query, for lists of every length up to `longest`."""
+def orbits(L: int, n: int, law: str, longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The parts of `Orbits` for sequences around a query, for lists of every length up to `longest`."""
     found = [list(_distinct(L, n, m) if law == "distinct" else _iid(L, n, m)) for m in range(1, longest + 1)]
     rows = 1 << (max(map(len, found)) - 1).bit_length()
     kinds = 1 if law == "distinct" else 1 << (n - 1).bit_length()
@@ -77,7 +82,7 @@ def orbits(L: int, n: int, law: str, longest: int) -> Orbits:
             weights[i, row] = weight
             for part in parts:
                 others[i, row, part - 1] += 1
-    return Orbits(entries, others, weights)
+    return entries, others, weights
 
 
 Orbit = tuple[tuple[int, ...], tuple[int, ...], float]
@@ -207,7 +212,7 @@ def margin(w: Float[Array, "m e"], task: LengthTask) -> Float[Array, ""]:
     occurs = (j <= m) & (n >= 1 + others)
     if task.preset.sequences == "distinct":
         occurs = occurs & (L - (j - 1) >= n)
-    rival = jnp.where(i == 0, L > m, (i > j) & (i <= m))
+    rival = jnp.where(i == 0, m < L, (i > j) & (i <= m))
     counts = occurs & rival & (free >= 1) & task.there[:, None, None]
     gap = w[:, 1:, None] - w[:, None, :] - jnp.log(jnp.maximum(free, 1).astype(w.dtype))
     return jnp.min(jnp.where(counts, gap, jnp.inf))

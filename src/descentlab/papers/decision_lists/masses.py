@@ -59,7 +59,9 @@ def masses(rule: Any) -> Masses:
         count = jnp.sum(needed)
         power = p.n - 1
         two = rest**power - (rest - one) ** power - (rest - (both - one)) ** power + (rest - both) ** power
-        return jnp.where(count == 0, rest**power, jnp.where(count == 1, rest**power - (rest - one) ** power, two))
+        return jnp.where(
+            count == 0, rest**power, jnp.where(count == 1, rest**power - (rest - one) ** power, two)
+        )
 
     def entry(a: Array, j: Array) -> tuple[Array, Array, Array]:
         """decides, rival, rarest of a_j for the query a; +inf where a_j cannot decide."""

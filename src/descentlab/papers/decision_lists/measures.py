@@ -1,7 +1,5 @@
 """What the claims of decision_lists measure on trajectories."""
 
-import math
-
 import numpy as np
 import xarray as xr
 from scipy import optimize
@@ -68,7 +66,9 @@ def window_slack(run: xr.Dataset) -> Estimate:
     first, (begin, end) = first_certified(run), window(run)
     last = float(run["step"].values[-1])
     if np.any(np.isinf(first) & (last < begin)):
-        raise Broken(f"Not certified by step {last:g}, and the window begins at {begin.max():g}: run for longer.")
+        raise Broken(
+            f"Not certified by step {last:g}, and the window begins at {begin.max():g}: run for longer."
+        )
     met = np.minimum(first, last)
     steps = run["step"].values
     before = steps[None, :] <= met[:, None]
@@ -124,7 +124,7 @@ def learned_permutation(**runs: xr.Dataset) -> Estimate:
 
 
 def disagreeing_pairs(run: xr.Dataset) -> Estimate:
-    """The least share, over seeds, of pairs of tokens that some sequence labels differently; each is exact."""
+    """The least share, over seeds, of pairs of tokens that some sequence labels differently; exact."""
     pairs = run["disagreeing_pairs"].values
     notes = {
         "error_of_trained_V": run["error"].values[:, -1].mean(),
@@ -170,9 +170,9 @@ def joint_success(**runs: xr.Dataset) -> Estimate:
 
 
 def room(epsilon: float, L_0: float, n: int, m: int) -> float:
-    """epsilon (L_0 - 6 epsilon/n)^2 / (4 m L_0): above 1 if some A meets the conditions; 0 if none is positive.
+    """epsilon (L_0 - 6 epsilon/n)^2 / (4 m L_0): above 1 if some A meets the conditions.
 
-    >>> room(5.67, math.log(30), 30, 2) > 1 > room(5.67, math.log(20), 20, 2)
+    >>> bool(room(5.67, np.log(30), 30, 2) > 1 > room(5.67, np.log(20), 20, 2))
     True
     """
     A = L_0 - 6 * epsilon / n

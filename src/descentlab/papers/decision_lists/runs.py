@@ -9,7 +9,8 @@ Overrides = dict[str, Any]
 
 # Descent on W and V with step 1/lambda_max; it is over long before the theorem's window begins.
 WINDOW: Overrides = {
-    "algorithm": "descent", "train": "both", "start": "permutation", "step": "curvature", "eta": 1.0, "steps": 10,
+    "algorithm": "descent", "train": "both", "start": "permutation", "step": "curvature", "eta": 1.0,
+    "steps": 10,
 }  # fmt: skip
 
 # V alone under uniform attention. The problem is convex, its curvature below 1/(2L) + 1/(2n).

@@ -98,7 +98,7 @@ class Preset(Settings):
     )
     batch: int = parameter("sequences a step of a sampled loss", default=256, low=1, high=1_000_000)
     samples: int = parameter(
-        "sequences behind measurements where nothing is exact", default=4096, low=2, high=1_000_000
+        "sequences behind measurements where nothing is exact", default=1024, low=2, high=1_000_000
     )
     step: str = parameter(
         "unit of eta: 1, or 1/lambda_max of the Hessian at the start (descent)",
@@ -137,21 +137,22 @@ class Preset(Settings):
         if "distinct" in (self.law, self.sequences) and self.n > self.L:
             yield f"n takes a whole number <= L = {self.L} for distinct tokens, got n={self.n}."
         foreign.chosen("law", self.law, LAWS)
-        given_probabilities(self), given_lists(self), given_permutation(self)
+        for given in (given_probabilities, given_lists, given_permutation):
+            given(self)
+        exact = f"L={self.L}, n={self.n}, law={self.law}, at most {MOST_TRIPLES:.2g}"
         if self.algorithm == "flow" and self.loss == "sampled" and not by_length(self):
+            if self.law not in LAWS:
+                yield f"algorithm=flow takes law=distinct or iid, got law={self.law}."
             yield (
-                f"algorithm=flow needs an exact loss, which takes {triples(self):.2g} numbers at L={self.L}, "
-                f"n={self.n}, law={self.law} (at most {MOST_TRIPLES:.2g}); algorithm=descent takes any."
-            ) if self.law in LAWS else f"algorithm=flow takes law=distinct or iid, got law={self.law}."
+                f"algorithm=flow needs an exact loss, which takes {triples(self):.2g} numbers at {exact}; "
+                "algorithm=descent takes any."
+            )
         if self.loss == "exact" and self.law not in LAWS:
             yield f"loss=exact takes law=distinct or iid, got law={self.law}."
         if self.loss == "exact" and self.law in LAWS and triples(self) > MOST_TRIPLES and not by_length(self):
-            yield (
-                f"loss=exact takes {triples(self):.2g} numbers at L={self.L}, n={self.n}, law={self.law}, "
-                f"at most {MOST_TRIPLES:.2g}; loss=sampled takes any."
-            )
+            yield f"loss=exact takes {triples(self):.2g} numbers at {exact}; loss=sampled takes any."
         if self.law not in LAWS and self.start == "permutation" and self.c == 0:
-            yield f"c takes a number > 0 for law={self.law}: the theorem's own c needs the law's probabilities."
+            yield f"c takes a number > 0 for law={self.law}: the theorem's own needs the law's probabilities."
         if self.start == "zero" and self.train == "attention":
             yield "start=zero takes train=value or both: W never moves while V = 0."
         if self.step == "curvature" and self.algorithm == "flow":
@@ -292,10 +293,7 @@ def draw_rule(key: Key[Array, ""], p: Preset) -> Rule:
     pi_key, size_key, list_key = jax.random.split(key, 3)
     tokens = jnp.arange(p.L)
     pi, lists = given_permutation(p), given_lists(p)
-    if pi is None:
-        permutation = shuffled(pi_key, p.L)
-    else:
-        permutation = jnp.asarray(pi, tokens.dtype)
+    permutation = shuffled(pi_key, p.L) if pi is None else jnp.asarray(pi, tokens.dtype)
     if lists is not None:
         full = [(*one, *[one[-1]] * (width(p) - len(one))) for one in lists]
         return Rule(p, permutation, jnp.asarray(full, tokens.dtype), jnp.asarray([len(one) for one in lists]))
