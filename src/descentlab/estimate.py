@@ -47,6 +47,8 @@ class Estimate:
     spread: Spread
     range: Mapping[str, Bounds] = field(default_factory=dict)
     notes: Mapping[str, float] = field(default_factory=dict)
+    # What would narrow the interval where no number of seeds does.
+    lacks: str = "more steps or a larger size"
 
     def __post_init__(self) -> None:
         # A median of censored times may be infinite; nothing else may.

@@ -47,9 +47,14 @@ class Watcher:
         """Something worth a line."""
 
 
+def code_of(paper: Paper, preset: Settings) -> str:
+    """What computes a run: the paper's code, and functions of one's own that the preset names."""
+    return paper.code_version + preset.foreign_code()
+
+
 def identify(paper: Paper, preset: Settings) -> str:
     """The name of a run in every store."""
-    return run_id(paper.name, paper.code_version + preset.foreign_code(), preset.settings())
+    return run_id(paper.name, code_of(paper, preset), preset.settings())
 
 
 def run(
@@ -74,7 +79,7 @@ def run(
             made = range(have, have + fresh.sizes["seed"])
             data = fresh if data is None else xr.concat([data, fresh], "seed")
             about = {
-                "paper": paper.name, "code": paper.code_version, "settings": preset.settings(),
+                "paper": paper.name, "code": code_of(paper, preset), "settings": preset.settings(),
                 "seconds": manifest.get("seconds", 0.0) + seconds,
                 "history": [*manifest.get("history", []), {"seeds": [made.start, made.stop], **provenance()}],
             }  # fmt: skip

@@ -116,7 +116,7 @@ def needs(predicts: Interval, estimate: Estimate, level: float) -> str:
     if estimate.seeds == 1 and math.isinf(low) and math.isinf(high):
         return "needs more seeds: one shows no spread"
     if not predicts.decides(low, high):
-        return f"needs more steps or a larger size: any number of seeds would leave {Interval(low, high)}"
+        return f"needs {estimate.lacks}: any number of seeds would leave {Interval(low, high)}"
     seeds = estimate.seeds
     while seeds < MOST_SEEDS and not predicts.decides(*estimate.interval(level, seeds=seeds)):
         seeds += 1 + seeds // 16

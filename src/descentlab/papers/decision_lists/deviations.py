@@ -6,9 +6,10 @@ DEVIATIONS = (
     Deviation(
         "delta and gamma",
         "The paper only says that they depend on the least probability of certain quantities. Three "
-        "readings of each are computed from the law (preset fields delta and gamma); the defaults are the "
-        "largest, hence strongest, that the constants of the theorem are consistent with. The module "
-        "masses derives them.",
+        "readings of each are computed from the law (preset fields delta and gamma); the module masses "
+        "derives them. delta is by default the largest, hence strongest, that the theorem's constants are "
+        "consistent with. gamma is left open unless chosen: a verdict on the time bound must then hold for "
+        "all of its readings.",
     ),
     Deviation(
         "the law of sequences",

@@ -7,6 +7,16 @@ from typing import Any
 
 Overrides = dict[str, Any]
 
+# What only matters elsewhere, so that presets that differ in it share runs.
+PLAIN: Overrides = {
+    "c": 0.0, "epsilon": 0.0, "noise": 1.0, "sigma_0": 0.01, "delta": "rival", "gamma": "any", "reduced": True,
+    "stiff": False, "step": "fixed", "detail": False,
+}  # fmt: skip
+# The flow of W for sizes of its own.
+FLOW: Overrides = PLAIN | {
+    "algorithm": "flow", "train": "attention", "start": "permutation", "eta": 1e-6, "steps": 10**9,
+}  # fmt: skip
+
 # Descent on W and V with step 1/lambda_max; it is over long before the theorem's window begins.
 WINDOW: Overrides = {
     "algorithm": "descent", "train": "both", "start": "permutation", "step": "curvature", "eta": 1.0,
@@ -15,10 +25,9 @@ WINDOW: Overrides = {
 
 # V alone under uniform attention. The problem is convex, its curvature below 1/(2L) + 1/(2n).
 UNIFORM: dict[str, Overrides] = {
-    start: {"algorithm": "descent", "train": "value", "start": start, "step": "fixed", "eta": 10.0,
-            "steps": 20_000}
+    start: PLAIN | {"algorithm": "descent", "train": "value", "start": start, "eta": 10.0, "steps": 20_000}
     for start in ("zero", "random")
-}  # fmt: skip
+}
 
 # Joint training over sizes, laws and starts. From distinct tokens, up to sequences that hold all of them.
 SIZES = [
@@ -31,8 +40,7 @@ LONGEST = (2, 4)
 
 def joint(start: str) -> dict[str, Overrides]:
     """Joint training of W and V from a start, by name of the cell."""
-    common = {"algorithm": "descent", "train": "both", "start": start, "step": "fixed", "eta": 10.0,
-              "steps": 2000}  # fmt: skip
+    common = PLAIN | {"algorithm": "descent", "train": "both", "start": start, "eta": 10.0, "steps": 2000}
     return {
         f"{start}_{law}_L{L}_n{n}_M{M}": common | {"L": L, "n": n, "M": M, "law": law}
         for L, n, law in SIZES
@@ -45,7 +53,7 @@ JOINT = {start: joint(start) for start in ("zero", "random")}
 # The slack of the time bound over sizes, one size at a time around (24, 8, 3) for distinct tokens. With
 # repeats there are many more orbits, so sequences are shorter.
 SLACK: dict[str, Overrides] = {
-    f"{law}_L{L}_n{n}_M{M}": {"L": L, "n": n, "M": M, "law": law}
+    f"{law}_L{L}_n{n}_M{M}": FLOW | {"L": L, "n": n, "M": M, "law": law}
     for law, sizes in {
         "distinct": [(12, 8, 3), (24, 8, 3), (48, 8, 3), (96, 8, 3), (24, 4, 3), (24, 16, 3), (24, 22, 3),
                      (24, 8, 2), (24, 8, 4), (24, 8, 6)],
@@ -56,13 +64,13 @@ SLACK: dict[str, Overrides] = {
 
 # The loss and the certified time against c, with and without repeats.
 SCALES: dict[str, Overrides] = {
-    f"{law}_c{c:g}": {"L": 8, "n": 4, "M": 3, "law": law, "c": c}
+    f"{law}_c{c:g}": FLOW | {"L": 8, "n": 4, "M": 3, "law": law, "c": c}
     for law in ("distinct", "iid")
     for c in (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 }
 
 # W and V as matrices over time.
-MATRICES: Overrides = {
+MATRICES: Overrides = PLAIN | {
     "L": 10, "n": 4, "M": 4, "law": "iid", "algorithm": "descent", "train": "both", "start": "zero",
-    "step": "fixed", "eta": 10.0, "steps": 2000, "detail": True,
+    "eta": 10.0, "steps": 2000, "detail": True,
 }  # fmt: skip

@@ -78,9 +78,10 @@ class Preset(Settings):
         choices=DELTAS,
     )
     gamma: str = parameter(
-        "reading of gamma: the least probability of a query, its square, or of a query decided by an entry",
-        default="token",
-        choices=GAMMAS,
+        "reading of gamma: the least probability of a query, of a query decided by an entry, the square of "
+        "the first, or any of these",
+        default="any",
+        choices=("any", *GAMMAS),
     )
     loss: str = parameter(
         "exact population loss, or fresh batches a step; exact where that is feasible unless given",
