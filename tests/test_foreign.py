@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from descentlab import experiment, paper
 from descentlab.errors import SettingError
 from descentlab.foreign import chosen, fingerprint
+from descentlab.store import Store
 
 KNOWN = {"double": lambda x: 2 * x, "half": lambda x: x / 2}
 
@@ -88,3 +90,15 @@ def test_the_papers_own_need_no_fingerprint_and_compiled_code_has_one():
     assert fingerprint("double", KNOWN) == ""
     prints = {fingerprint(name, KNOWN) for name in ("math:sqrt", "math:exp", "math:sqrt")}
     assert len(prints) == 2
+
+
+def test_a_run_with_a_law_of_ones_own_is_stored_and_read_back(written, tmp_path: Path):
+    written(
+        "own_law", "import jax\n\n\ndef ones(key, shape, dtype):\n    return jax.numpy.ones(shape, dtype)\n"
+    )
+    p = paper.load("bilinear_teachers")
+    preset = p.presets["tiny"].replace(ood="own_law:ones", steps=2)
+    store = Store(tmp_path / "store")
+    first = experiment.run(p, preset, 1, store)
+    assert experiment.run(p, preset, 1, store).id == first.id
+    assert experiment.run(p, preset, 2, store).data.sizes["seed"] == 2

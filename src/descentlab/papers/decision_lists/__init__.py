@@ -50,12 +50,16 @@ from descentlab.papers.decision_lists.deviations import DEVIATIONS as DEVIATIONS
 from descentlab.papers.decision_lists.figures import FIGURES as FIGURES
 from descentlab.papers.decision_lists.lengths import LengthTask as LengthTask
 from descentlab.papers.decision_lists.masses import attention_scale, masses, time_bounds
+from descentlab.papers.decision_lists.model import Params as Params
+from descentlab.papers.decision_lists.model import decided as decided
+from descentlab.papers.decision_lists.model import labels as labels
+from descentlab.papers.decision_lists.model import predict as predict
+from descentlab.papers.decision_lists.model import sample as sample
 from descentlab.papers.decision_lists.setting import (
     DELTAS,
     GAMMAS,
     by_length,
     by_sequence,
-    draw_sequences,
     given_probabilities,
     permutation_matrix,
     width,
@@ -68,14 +72,7 @@ from descentlab.papers.decision_lists.setting import draw_rule as draw_rule
 from descentlab.papers.decision_lists.setting import records as records
 from descentlab.probe import Probe
 
-# ---------------------------------------------------------------- task and model
-
-
-class Params(NamedTuple):
-    """The weights of the layer."""
-
-    W: Float[Array, "L L"]
-    V: Float[Array, "L L"]
+# ---------------------------------------------------------------- task
 
 
 class Task(NamedTuple):
@@ -93,36 +90,6 @@ class Task(NamedTuple):
     delta: Float[Array, " delta"]
     bounds: Float[Array, " gamma"]
     test: Key[Array, ""]
-
-
-def decided(rule: Any, queries: Int[Array, " q"], present: Array) -> Int[Array, " q"]:
-    """The labels of query tokens, each with its own row of tokens that are present."""
-    there = jnp.take_along_axis(present, rule.lists[queries], axis=1)
-    first = jnp.argmax(there, axis=1)
-    return rule.pi[jnp.take_along_axis(rule.lists[queries], first[:, None], axis=1)[:, 0]]
-
-
-def labels(rule: Any, tokens: Int[Array, "batch n"]) -> Int[Array, "batch n"]:
-    """The label at every position of sequences."""
-
-    def one(s: Array) -> Array:
-        present = jnp.any(s[None, :] == jnp.arange(rule.preset.L)[:, None], axis=1)
-        return decided(rule, s, jnp.broadcast_to(present[None, :], (s.size, present.size)))
-
-    return jax.vmap(one)(tokens)
-
-
-def predict(task: Any, w: Params, tokens: Int[Array, "batch n"]) -> Float[Array, "batch n L"]:
-    """The logits V X softmax(X'WX) at every position."""
-    scores = w.W[tokens[:, :, None], tokens[:, None, :]]
-    attention = jax.nn.softmax(scores, axis=1)
-    return jnp.einsum("kbi,bij->bjk", w.V[:, tokens], attention)
-
-
-def sample(key: Key[Array, ""], task: Any, batch: int) -> tuple[Int[Array, "batch n"], Int[Array, "batch n"]]:
-    """Fresh sequences and their labels."""
-    tokens = draw_sequences(key, task.preset, batch)
-    return tokens, labels(task, tokens)
 
 
 # ---------------------------------------------------------------- objective

@@ -9,8 +9,8 @@ Overrides = dict[str, Any]
 
 # What only matters elsewhere, so that presets that differ in it share runs.
 PLAIN: Overrides = {
-    "c": 0.0, "epsilon": 0.0, "noise": 1.0, "sigma_0": 0.01, "delta": "rival", "gamma": "any", "reduced": True,
-    "stiff": False, "step": "fixed", "detail": False,
+    "c": 0.0, "epsilon": 0.0, "noise": 1.0, "sigma_0": 0.01, "delta": "rival", "gamma": "any",
+    "reduced": True, "stiff": False, "step": "fixed", "detail": False,
 }  # fmt: skip
 # The flow of W for sizes of its own.
 FLOW: Overrides = PLAIN | {
