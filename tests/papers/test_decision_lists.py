@@ -8,7 +8,7 @@ import importlib
 import itertools
 import math
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray as xr
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from descentlab import paper
 from descentlab.claim import Outcome, judge
 from descentlab.papers import decision_lists as dl
-from descentlab.papers.decision_lists import claims, lengths, masses, runs, setting
+from descentlab.papers.decision_lists import claims, lengths, runs, setting
 from descentlab.preset import SettingError
 from descentlab.rollout import rollout
 
@@ -38,10 +39,19 @@ LAWS: dict[str, dict[str, Any]] = {
 by_law = pytest.mark.parametrize("law", LAWS)
 JOINT: dict[str, Any] = {"algorithm": "descent", "train": "both", "start": "random", "sigma_0": 1.0}
 
-make_task = jax.jit(dl.make_task, static_argnums=1)
-loss_of = jax.jit(dl.population_loss, static_argnums=3)
-error_of = jax.jit(dl.population_error, static_argnums=3)
-slope_of = jax.jit(jax.grad(dl.population_loss), static_argnums=3)
+make_task, labels, predict = (jax.jit(f) for f in (dl.make_task, dl.labels, dl.predict))
+
+
+@jax.jit
+def loss_of(w: dl.Params, task: dl.Task) -> jax.Array:
+    return dl.population_loss(w, task, task.truth, task.preset)
+
+
+@jax.jit
+def measured(w: dl.Params, task: dl.Task) -> tuple[jax.Array, jax.Array, dl.Params]:
+    """Loss, error and gradient."""
+    error = dl.population_error(w, task, task.truth, task.preset)
+    return loss_of(w, task), error, jax.grad(loss_of)(w, task)
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +73,11 @@ def assert_means(draws: Any, expected: Any) -> None:
     draws, expected = np.asarray(draws), np.asarray(expected)
     z = (draws.mean(axis=0) - expected) / (draws.std(axis=0, ddof=1) / len(draws) ** 0.5)
     assert np.all(2 * stats.norm.sf(abs(z)) > ALPHA), f"largest |z| = {abs(z).max():.1f}"
+
+
+def matrix(pi: Any) -> np.ndarray:
+    """P, with P e_t = e_pi(t)."""
+    return np.eye(len(pi))[:, np.asarray(pi)]
 
 
 # ---------------------------------------------------------------- the plain definitions
@@ -124,37 +139,34 @@ def test_sequences_have_their_law(law: str):
     assert set(map(tuple, drawn.tolist())) <= set(table)
 
 
-@pytest.mark.parametrize("M", [1, 3, 5])
+@pytest.mark.parametrize("M", [3, 5])
 def test_random_rules_are_permutations_and_lists(M: int):
     p = dl.Preset(L=5, n=3, M=M)
-    draw = jax.jit(lambda key: dl.draw_rule(key, p))
-    found, firsts = [], Counter()
-    for key in jax.random.split(KEY, 60):
-        rule = draw(key)
+    rules = jax.jit(jax.vmap(lambda key: dl.draw_rule(key, p)))(jax.random.split(KEY, 200))
+    sizes, firsts = np.zeros(M), np.zeros(5)
+    for i in range(200):
+        rule = jax.tree.map(lambda x, i=i: x[i], rules)
         assert sorted(np.asarray(rule.pi).tolist()) == list(range(5))
-        lists = plain_lists(rule)
-        for a, one in enumerate(lists):
+        for a, one in enumerate(plain_lists(rule)):
             assert one[-1] == a
             assert len(set(one)) == len(one) <= M
             assert set(np.asarray(rule.lists)[a, len(one) :].tolist()) <= {a}
+            sizes[len(one) - 1] += 1
             firsts[(one[0] - a) % 5] += len(one) > 1
-        found += [len(one) for one in lists]
-    counts = np.bincount(found, minlength=M + 1)[1:]
-    assert stats.chisquare(counts).pvalue > ALPHA
-    others = [firsts[r] for r in range(1, 5)]
-    assert M == 1 or stats.chisquare(others).pvalue > ALPHA
+    assert firsts[0] == 0
+    assert stats.chisquare(sizes).pvalue > ALPHA
+    assert stats.chisquare(firsts[1:]).pvalue > ALPHA
+    assert stats.chisquare(np.bincount(np.asarray(rules.pi)[:, 0], minlength=5)).pvalue > ALPHA
 
 
 @by_law
 def test_labels_and_logits_are_their_definitions(law: str):
-    task = task_of(L=4, n=3, M=4, **LAWS[law], **JOINT)
+    task = task_of(L=4, n=3, M=3, **LAWS[law], **JOINT)
     tokens = np.array([s for s, _ in all_sequences(task.preset)])
-    labels, logits = dl.labels(task, jnp.asarray(tokens)), dl.predict(task, task.start, jnp.asarray(tokens))
-    for s, ours, out in zip(map(tuple, tokens.tolist()), np.asarray(labels), np.asarray(logits), strict=True):
+    truth, logits = labels(task, jnp.asarray(tokens)), predict(task, task.start, jnp.asarray(tokens))
+    for s, ours, out in zip(map(tuple, tokens.tolist()), np.asarray(truth), np.asarray(logits), strict=True):
         assert ours.tolist() == plain_labels(task, s)
         np.testing.assert_allclose(out.T, plain_logits(task.start, s), rtol=1e-12, atol=1e-13)
-    drawn, truth = dl.sample(KEY, task, 20)
-    np.testing.assert_array_equal(truth, dl.labels(task, drawn))
 
 
 # ---------------------------------------------------------------- losses
@@ -163,31 +175,19 @@ def test_labels_and_logits_are_their_definitions(law: str):
 @by_law
 @pytest.mark.parametrize("train", ["both", "value"])
 def test_population_loss_and_error_are_sums_over_all_sequences(law: str, train: str):
-    for n, M in ((3, 3), (2, 4)):
-        task = task_of(L=4, n=n, M=M, **LAWS[law], **JOINT | {"train": train})
-        P = np.eye(4)[:, np.argsort(np.asarray(task.pi))]
-        zero = jnp.zeros((4, 4))
-        weights = {
-            "random": task.start,
-            "cP, where much is tied": dl.Params(zero, jnp.asarray(3.0 * P)),
-            "zero": dl.Params(zero, zero),
-        }
-        for name, w in weights.items():
-            loss, error = plain_risks(w, task)
-            np.testing.assert_allclose(loss_of(w, task, task.truth, task.preset), loss, 1e-12, err_msg=name)
-            np.testing.assert_allclose(error_of(w, task, task.truth, task.preset), error, 1e-12, err_msg=name)
-        assert not np.asarray(task.start.W).any() or train == "both"
-
-
-@by_law
-def test_batch_losses_have_the_population_loss_as_mean(law: str):
-    task = task_of(L=4, n=3, M=3, **LAWS[law], **JOINT)
-    tokens, truth = dl.sample(KEY, task, 20_000)
-    each = jax.jit(
-        jax.vmap(lambda s, y: dl.batch_loss(task.start, task, (s[None, :], y[None, :])))
-    )(tokens, truth)  # fmt: skip
-    assert_means(each, loss_of(task.start, task, task.truth, task.preset))
-    np.testing.assert_allclose(dl.batch_loss(task.start, task, (tokens, truth)), each.mean(), rtol=1e-12)
+    task = task_of(L=4, n=3, M=3, **LAWS[law], **JOINT | {"train": train})
+    assert not np.asarray(task.start.W).any() or train == "both"
+    zero = jnp.zeros((4, 4))
+    weights = {
+        "random": task.start,
+        "cP, where much is tied": dl.Params(zero, jnp.asarray(3.0 * matrix(task.pi))),
+        "zero, where all is": dl.Params(zero, zero),
+    }
+    for name, w in weights.items():
+        loss, error, _ = measured(w, task)
+        expected = plain_risks(w, task)
+        np.testing.assert_allclose((loss, error), expected, rtol=1e-12, atol=1e-15, err_msg=name)
+    assert float(measured(weights["zero, where all is"], task)[1]) == pytest.approx(1.0)
 
 
 @by_law
@@ -195,17 +195,26 @@ def test_batch_losses_have_the_population_loss_as_mean(law: str):
 def test_gradients_are_finite_differences(law: str, train: str):
     task = task_of(L=4, n=3, M=3, **LAWS[law], **JOINT | {"train": train})
     flat, back = ravel_pytree(task.start)
-    ours, _ = ravel_pytree(slope_of(task.start, task, task.truth, task.preset))
+    ours, _ = ravel_pytree(measured(task.start, task)[2])
+    steps = 1e-5 * np.eye(flat.size)
+    slopes = [(loss_of(back(flat + e), task) - loss_of(back(flat - e), task)) / 2e-5 for e in steps]
+    np.testing.assert_allclose(ours, slopes, rtol=1e-7, atol=1e-9)
+
+
+@by_law
+def test_batch_losses_have_the_population_loss_as_mean(law: str):
+    task = task_of(L=4, n=3, M=3, **LAWS[law], **JOINT)
 
     @jax.jit
-    def differences(flat):
-        def along(e):
-            up, down = (dl.population_loss(back(x), task, task.truth, task.preset) for x in (flat + e, flat - e))
-            return (up - down) / 2e-5
+    def losses(key):
+        tokens, truth = dl.sample(key, task, 20_000)
+        one = jax.vmap(lambda s, y: dl.batch_loss(task.start, task, (s[None, :], y[None, :])))
+        return tokens, truth, one(tokens, truth), dl.batch_loss(task.start, task, (tokens, truth))
 
-        return jax.vmap(along)(1e-5 * jnp.eye(flat.size))
-
-    np.testing.assert_allclose(ours, differences(flat), rtol=1e-7, atol=1e-9)
+    tokens, truth, each, together = losses(KEY)
+    np.testing.assert_array_equal(truth, labels(task, tokens))
+    assert_means(each, loss_of(task.start, task))
+    np.testing.assert_allclose(together, each.mean(), rtol=1e-12)
 
 
 # ---------------------------------------------------------------- one weight per list entry
@@ -214,13 +223,10 @@ SIZES: list[dict[str, Any]] = [
     {"L": 6, "n": 3, "M": 3},
     {"L": 5, "n": 5, "M": 4},
     {"L": 4, "n": 2, "M": 4},
-    {"L": 7, "n": 6, "M": 6},
-    {"L": 6, "n": 4, "M": 3, "sequences": "all"},
+    {"L": 7, "n": 6, "M": 6, "sequences": "all"},
     {"L": 5, "n": 3, "M": 3, "law": "iid"},
     {"L": 3, "n": 4, "M": 3, "law": "iid"},
-    {"L": 5, "n": 2, "M": 5, "law": "iid"},
 ]
-by_size = pytest.mark.parametrize("size", SIZES, ids=str)
 
 
 def expanded(w: np.ndarray, task: Any) -> np.ndarray:
@@ -238,19 +244,26 @@ def by_length(w: jax.Array, task: dl.LengthTask) -> tuple[jax.Array, ...]:
     return tuple(part(w, task) for part in parts)
 
 
-@by_size
+@functools.cache
+def both_tasks(**settings: Any) -> tuple[dl.LengthTask, dl.Task]:
+    """One task in few weights and in all of them."""
+    p = dl.Preset(**settings)
+    assert setting.by_length(p)
+    made = jax.jit(lambda *given: tuple(dl.make_task(KEY, p) for p in given))(p, p.replace(reduced=False))
+    assert isinstance(made[0], dl.LengthTask)
+    assert isinstance(made[1], dl.Task)
+    return made
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
 def test_one_weight_per_list_entry_is_the_full_model(size: dict[str, Any]):
     rng = np.random.default_rng(4)
-    p = dl.Preset(**size, c=6.0)
-    assert setting.by_length(p)
-    full = task_of(**size, c=6.0, reduced=False)
-    short = make_task(KEY, p)
-    assert isinstance(short, dl.LengthTask)
-    rule = dl.Rule(p, full.pi, full.lists, full.sizes)
-    longest = len(short.there)
-    sizes = np.asarray(full.sizes)
-    assert np.flatnonzero(np.asarray(short.there)).tolist() == sorted(set((sizes - 1).tolist()))
-    # Longer lists do not fit, and what stands there must do no harm.
+    short, full = both_tasks(**size, c=6.0)
+    np.testing.assert_array_equal(full.start.V, 6.0 * matrix(full.pi))
+    rule = dl.Rule(dl.Preset(**size), full.pi, full.lists, full.sizes)
+    longest, sizes = len(short.there), np.asarray(full.sizes)
+    shares = np.bincount(sizes - 1, minlength=longest) / len(sizes)
+    np.testing.assert_allclose(short.shares, shares, rtol=1e-15)
     perfect = []
     for trial in range(24):
         falling = np.concatenate([[0.0], np.arange(longest, 0, -1.0)])
@@ -258,32 +271,27 @@ def test_one_weight_per_list_entry_is_the_full_model(size: dict[str, Any]):
         w = gap * falling[None, :] + 0.4 * (trial > 0) * rng.normal(size=(longest, longest + 1))
         losses, errors, slope, margin, certified = map(np.asarray, by_length(jnp.asarray(w), short))
         params = dl.Params(jnp.asarray(expanded(w, full)), full.start.V)
-        np.testing.assert_array_equal(full.start.V, 6.0 * np.eye(p.L)[:, np.argsort(np.asarray(full.pi))])
-        given = (params, full, full.truth, full.preset)
-        np.testing.assert_allclose(losses[sizes - 1].mean(), loss_of(*given), rtol=1e-10)
-        np.testing.assert_allclose(errors[sizes - 1].mean(), error_of(*given), rtol=1e-10, atol=1e-15)
+        loss, error, gradient = measured(params, full)
+        np.testing.assert_allclose(losses[sizes - 1].mean(), loss, rtol=1e-10)
+        np.testing.assert_allclose(errors[sizes - 1].mean(), error, rtol=1e-10, atol=1e-15)
+        np.testing.assert_allclose(expanded(slope, full), gradient.W, rtol=1e-9, atol=1e-13)
         found = dl.certify(params.W, params.V, rule)
-        assert found.perfect == (margin > 0), (w, found)
-        assert found.perfect == certified
+        assert found.perfect == (margin > 0) == certified, (w, found)
         perfect.append(found.perfect)
-        slopes = expanded(slope, full)
-        np.testing.assert_allclose(slopes, slope_of(*given).W, rtol=1e-9, atol=1e-13)
     assert not perfect[0], "W = 0 is tied"
     assert 0.2 < np.mean(perfect) < 0.9
 
 
-@by_size
-def test_a_length_that_does_not_occur_does_not_move_nor_count(size: dict[str, Any]):
-    p = dl.Preset(**size, c=6.0)
-    short = make_task(KEY, p)
-    assert isinstance(short, dl.LengthTask)
-    only = jnp.arange(len(short.there)) == 0
-    w = jnp.asarray(np.random.default_rng(1).normal(size=(len(only), len(only) + 1))).at[0, 1].set(9.0)
-    _, _, slope, margin, certified = by_length(w, short._replace(there=only))
+def test_a_length_that_does_not_occur_does_not_move_nor_count():
+    short, _ = both_tasks(**SIZES[0], c=6.0)
+    only = short._replace(shares=jnp.zeros_like(short.shares).at[0].set(1.0))
+    w = jnp.zeros((len(only.shares), len(only.shares) + 1)).at[0, 1].set(9.0)
+    _, _, slope, margin, certified = by_length(w, only)
     assert not np.asarray(slope)[1:].any()
     assert np.asarray(slope)[0, 1] < 0
     assert certified
-    assert margin > 0
+    assert float(margin) == 9.0
+    assert not by_length(w, short)[-1]
 
 
 @pytest.mark.parametrize(
@@ -293,7 +301,7 @@ def test_a_length_that_does_not_occur_does_not_move_nor_count(size: dict[str, An
 )  # fmt: skip
 def test_orbits_are_all_sequences(L: int, n: int, law: str):
     longest = min(L, 6 if law == "distinct" else 4)
-    found = lengths.orbits(L, n, law, longest)
+    found = lengths.Orbits(*lengths.orbits(L, n, law, longest))
     np.testing.assert_allclose(found.weights.sum(axis=1), 1.0, rtol=1e-12)
     real = found.weights > 0
     kinds = np.arange(1, found.others.shape[2] + 1)
@@ -316,27 +324,26 @@ def advance(task: Any, state: Any, last: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("settings", "last"),
-    [({"L": 12, "n": 4, "M": 3, "c": 20.0}, 6000), ({"L": 6, "n": 3, "M": 3, "law": "iid", "c": 20.0}, 20_000)],
+    [({"L": 12, "n": 4, "M": 3}, 6000), ({"L": 6, "n": 3, "M": 3, "law": "iid"}, 20_000)],
     ids=["distinct", "iid"],
 )
 def test_the_flow_of_one_weight_per_list_entry_is_that_of_all_weights(settings: dict[str, Any], last: int):
-    ends = []
-    for reduced in (True, False):
-        p = dl.Preset(**settings, reduced=reduced, eta=1e-3)
-        task = make_task(KEY, p)
-        assert isinstance(task, dl.LengthTask) == reduced
-        state = dl.dynamics(task, p).init(KEY)
-        assert float(state.hit) == -1
-        ends.append((task, advance(task, state, jnp.asarray(last))))
-    (_, short), (full, long) = ends
+    tasks = both_tasks(**settings, c=20.0, eta=1e-3)
+    full = tasks[1]
+    begins = [dl.dynamics(task, task.preset).init(KEY) for task in tasks]
+    short, long = (
+        advance(task, begin, jnp.asarray(last)) for task, begin in zip(tasks, begins, strict=True)
+    )  # fmt: skip
     assert 10 < float(long.hit) < last
     np.testing.assert_allclose(short.hit, long.hit, rtol=1e-4)
-    # Both end there, where all sequences have just become right.
+    # Both stop there, where all sequences have just become right.
     np.testing.assert_allclose(expanded(np.asarray(short.params), full), long.params.W, rtol=1e-3, atol=1e-4)
     np.testing.assert_array_equal(long.params.V, full.start.V)
     rule = dl.Rule(dl.Preset(**settings), full.pi, full.lists, full.sizes)
     assert dl.certify(long.params.W, long.params.V, rule).perfect
-    assert not dl.certify(0.99 * long.params.W, long.params.V, rule).perfect
+    before = advance(full, begins[1], jnp.asarray(int(0.999 * float(long.hit))))
+    assert float(before.hit) == -1
+    assert not dl.certify(before.params.W, before.params.V, rule).perfect
 
 
 def test_sizes_of_distinct_tokens_share_the_program_of_the_flow():
@@ -382,44 +389,43 @@ def plain_masses(rule: dl.Rule) -> tuple[dict[str, float], dict[str, float]]:
 @by_law
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_masses_are_those_of_all_sequences(law: str, n: int):
+    rng, compute = np.random.default_rng(n), jax.jit(dl.masses)
     p = dl.Preset(L=4, n=n, M=4, **LAWS[law])
-    draw, compute = jax.jit(lambda key: dl.draw_rule(key, p)), jax.jit(dl.masses)
-    for key in jax.random.split(KEY, 12):
-        rule = draw(key)
+    for _ in range(20):
+        before = [rng.permutation(np.delete(np.arange(4), a))[: rng.integers(4)] for a in range(4)]
+        lists = [[*one.tolist(), a] for a, one in enumerate(before)]
+        given = p.replace(lists=str(lists), permutation="[1,0,3,2]")
+        rule = dl.draw_rule(KEY, given)._replace(preset=p)
         found = compute(rule)
         delta, gamma = plain_masses(rule)
-        for i, name in enumerate(setting.DELTAS):
-            np.testing.assert_allclose(found.delta[i], delta[name], rtol=1e-10, err_msg=f"{name} {rule}")
-        for i, name in enumerate(setting.GAMMAS):
-            np.testing.assert_allclose(found.gamma[i], gamma[name], rtol=1e-10, err_msg=f"{name} {rule}")
+        np.testing.assert_allclose(found.delta, [delta[k] for k in setting.DELTAS], 1e-10, err_msg=str(lists))
+        np.testing.assert_allclose(found.gamma, [gamma[k] for k in setting.GAMMAS], 1e-10, err_msg=str(lists))
 
 
 def test_bound_and_scale_are_the_theorems():
-    p = dl.Preset(L=8, n=4, M=3, gamma="token")
-    task = make_task(KEY, p)
-    assert isinstance(task, dl.LengthTask)
-    np.testing.assert_allclose(task.bounds[0], 4 * 3 / (math.log(8) / 8), rtol=1e-14)
-    full = task_of(L=8, n=4, M=3, reduced=False)
+    short, full = both_tasks(L=12, n=4, M=3, eta=1e-3)
+    np.testing.assert_allclose(short.bounds[setting.GAMMAS.index("token")], 12 / (math.log(12) / 12), 1e-14)
     delta = float(full.delta[setting.DELTAS.index("rival")])
-    np.testing.assert_allclose(full.c, 4 * 4 * math.log(8) / delta, rtol=1e-14)
-    np.testing.assert_allclose(task.c, full.c, rtol=1e-14)
-    np.testing.assert_allclose(task.bounds, full.bounds, rtol=1e-14)
+    np.testing.assert_allclose(full.c, 4 * 4 * math.log(12) / delta, rtol=1e-14)
+    np.testing.assert_allclose(short.c, full.c, rtol=1e-14)
+    np.testing.assert_allclose(short.bounds, full.bounds, rtol=1e-14)
+    np.testing.assert_allclose(full.start.V, float(full.c) * matrix(full.pi), rtol=1e-14)
 
 
 # ---------------------------------------------------------------- starts and curvature
 
 
-@pytest.mark.parametrize("settings", [{}, {"epsilon": 2.0, "noise": 0.5}, {"delta": "decides"}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"epsilon": 2.0, "noise": 0.5}], ids=str)
 def test_c_of_the_theorem_on_both_solves_its_equation(settings: dict[str, Any]):
     p = dl.PRESETS["tiny"].replace(runs.WINDOW | {"step": "fixed"}, **settings)
     task = make_task(KEY, p)
     assert isinstance(task, dl.Task)
-    L_0, delta = float(dl.risk(task.start, task)), float(task.delta[setting.DELTAS.index(p.delta)])
+    L_0, delta = float(loss_of(task.start, task)), float(task.delta[setting.DELTAS.index(p.delta)])
     c, epsilon = float(task.c), float(task.epsilon)
     np.testing.assert_allclose(c, 10 * p.n**2 * L_0 / delta + 4 * epsilon * p.n, rtol=1e-8)
     np.testing.assert_allclose(epsilon, settings.get("epsilon", p.n * L_0 / 18), rtol=1e-8)
-    off = np.abs(np.asarray(task.start.V) - c * np.eye(p.L)[:, np.argsort(np.asarray(task.pi))])
-    assert 0.8 * p.noise * epsilon / 2 < off.max() <= p.noise * epsilon / 2 * (1 + 1e-9)
+    off = np.abs(np.asarray(task.start.V) - c * matrix(task.pi)).max()
+    assert 0.8 * p.noise * epsilon / 2 < off <= p.noise * epsilon / 2 * (1 + 1e-9)
     assert not np.asarray(task.start.W).any()
 
 
@@ -432,30 +438,30 @@ def test_conditions_of_the_theorem_on_both_are_met_at_quick():
 
 def test_where_c_has_no_solution_the_claim_is_out_of_regime():
     p = dl.Preset(L=5, n=3, M=2, law="iid")
-    run = rollout(PAPER.system, p.replace(runs.WINDOW | {"steps": 1}), range(2), np.array([0, 1]))
-    assert np.isnan(run["c"].values).all()
-    assert np.isfinite(run["final_V"].values).all()
+    task = make_task(KEY, p.replace(runs.WINDOW | {"step": "fixed"}))
+    assert isinstance(task, dl.Task)
+    assert np.isnan(task.c)
+    assert np.isfinite(np.asarray(task.start.V)).all()
     claim = next(c for c in dl.CLAIMS if c.name == "descent_classifies_in_window")
-    verdict = judge(claim, run, preset=p)
+    data = xr.Dataset({"loss": (("seed", "step"), np.ones((2, 2)))})
+    verdict = judge(claim, data, preset=p)
     assert verdict.outcome == Outcome.OUT_OF_REGIME
     assert "c = 10 n^2 L_0/delta + 4 epsilon n has a solution" in verdict.unmet
     assert "has a solution" in verdict.reason
+    assert claims.condition_room(p) == 0
 
 
-@pytest.mark.parametrize("train", ["both", "attention", "value"])
-@pytest.mark.parametrize("start", ["permutation", "random"])
-def test_the_largest_eigenvalue_is_that_of_the_hessian(start: str, train: str):
-    settings: dict[str, Any] = {"L": 4, "n": 3, "M": 3, "algorithm": "descent", "start": start, "train": train}
-    settings |= {"sigma_0": 1.0, "c": 5.0, "epsilon": 1.0, "step": "curvature", "eta": 0.5}
-    task = task_of(**settings)
+@pytest.mark.parametrize(
+    ("start", "train"), [("permutation", "both"), ("random", "both"), ("permutation", "attention")]
+)
+def test_the_step_is_in_units_of_the_largest_eigenvalue_of_the_hessian(start: str, train: str):
+    settings: dict[str, Any] = {"sigma_0": 1.0, "c": 5.0, "epsilon": 1.0, "step": "curvature", "eta": 0.5}
+    task = task_of(L=4, n=3, M=3, algorithm="descent", start=start, train=train, **settings)
     flat, back = ravel_pytree(task.start)
-    H = np.asarray(jax.jit(jax.hessian(lambda x: dl.risk(back(x), task)))(flat))
-    half = flat.size // 2
-    moved = {"both": slice(None), "attention": slice(half), "value": slice(half, None)}[train]
+    H = np.asarray(jax.jit(jax.hessian(lambda x: loss_of(back(x), task)))(flat))
+    moved = slice(flat.size // 2) if train == "attention" else slice(None)
     largest = np.linalg.eigvalsh(H[moved, moved]).max()
-    assert largest > 0
-    np.testing.assert_allclose(dl.curvature(task.start, task, KEY), largest, rtol=1e-3)
-    np.testing.assert_allclose(task.rate, 0.5 / largest, rtol=1e-3)
+    np.testing.assert_allclose(task.rate, 0.5 / largest, rtol=1e-4)
 
 
 def test_with_all_tokens_in_every_sequence_nothing_leaves_zero_but_equal_columns():
@@ -499,7 +505,7 @@ OWN = "law_of_my_own:draw"
         ({**THREE, "permutation": "[1,2,3]"}, r"permutation takes each of 0 to 2 once"),
         ({**THREE, "permutation": '["0","1","2"]'}, r"permutation takes each of 0 to 2 once"),
         ({**THREE, "permutation": "2 0 1"}, r"permutation takes a list such as \[2,0,1\]"),
-        ({**THREE, "law": "iid", "probabilities": "0.5,0.5"}, r"takes L = 3 positive numbers .*got 0.5,0.5\."),
+        ({**THREE, "law": "iid", "probabilities": "0.5,0.5"}, r"takes L = 3 positive numbers .*got 0.5,0.5"),
         ({**THREE, "law": "iid", "probabilities": "0.5,0.4,0.2"}, r"positive numbers that sum to 1"),
         ({**THREE, "law": "iid", "probabilities": "0.5,0.5,0"}, r"positive numbers that sum to 1"),
         ({**THREE, "law": "iid", "probabilities": "a,b,c"}, r"positive numbers that sum to 1"),
@@ -511,6 +517,7 @@ OWN = "law_of_my_own:draw"
         ({"L": 100, "n": 50, "M": 40}, r"M|lists|orbits|numbers"),
         ({"L": 100, "n": 60, "M": 8, "law": "iid"}, r"M|lists|orbits|numbers"),
         ({"start": "zero"}, r"start=zero takes train=value or both"),
+        ({"start": "random"}, r"start=random takes train=value or both"),
         ({"step": "curvature"}, r"step=curvature takes algorithm=descent"),
         ({"law": "zipf"}, r"law takes one of distinct, iid, or your own as module:function; got law=zipf"),
         ({"law": "nosuch_module:draw"}, r"law takes one of .*nosuch_module"),
@@ -533,7 +540,7 @@ def test_given_lists_and_permutation_are_used():
     assert rule.lists.shape[1] == setting.width(p)
     task = task_of(**THREE, lists=LISTS, permutation="[2,0,1]", reduced=False)
     assert plain_lists(task) == [[1, 0], [1], [0, 1, 2]]
-    np.testing.assert_array_equal(setting.permutation_matrix(task), np.eye(3)[:, [1, 2, 0]])
+    np.testing.assert_array_equal(setting.permutation_matrix(task), matrix([2, 0, 1]))
     # Another vocabulary has other lists; other lists are random again.
     assert (p.replace(L=4).lists, p.replace(L=4).permutation, p.replace(n=3).lists) == ("", "", LISTS)
 

@@ -400,17 +400,18 @@ def probes(p: Preset) -> dict[str, Probe]:
         "epsilon": of(lambda w, task: task.epsilon, "epsilon", once=True),
         "rate": of(lambda w, task: task.rate, "step size", once=True),
         "time_bound": of(lambda w, task: task.bounds, "4M/(log(L) gamma)", "gamma", once=True),
-        "disagreeing_pairs": of(
-            lambda w, task: disagreement(task).pairs, "share of pairs of tokens with two labels together",
-            once=True,
-        ),
-        "disagreement": of(
-            lambda w, task: jnp.stack(disagreement(task)[:4]), "two such tokens and their deciders", "member",
-            once=True,
-        ),
         "final_W": of(lambda w, task: w.W, "W at the end", "token", "query", once=True),
         "final_V": of(lambda w, task: w.V, "V at the end", "label", "token", once=True),
     }  # fmt: skip
+    if p.train == "value":
+        found["disagreeing_pairs"] = of(
+            lambda w, task: disagreement(task).pairs, "share of pairs of tokens with two labels together",
+            once=True,
+        )  # fmt: skip
+        found["disagreement"] = of(
+            lambda w, task: jnp.stack(disagreement(task)[:4]), "two such tokens and their deciders", "member",
+            once=True,
+        )  # fmt: skip
     if p.algorithm == "flow":
         found["hit"] = Probe(
             lambda task, p, state: state.hit, "step of the first certified time; -1: none yet"
