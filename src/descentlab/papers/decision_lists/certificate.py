@@ -69,8 +69,11 @@ def worst(W: Float[Array, "L L"], V: Float[Array, "L L"], rule: Any) -> Worst:
             occurs = jnp.bool(True)
         occurs = occurs & (room >= 0) & (j < size)
         sums = jnp.where(tokens == y, jnp.inf, base + rest)
+        # Relative to all terms, and what is lost where weights underflow.
+        kind = jnp.finfo(g.dtype)
         ulps = 2 * (8 + p.n + 2 * jnp.max(jnp.abs(W[:, a])))
-        error = jnp.where(tokens == y, 0.0, (size_of_base + size_of_rest) * ulps * jnp.finfo(g.dtype).eps)
+        lost = 4 * p.n * kind.tiny * (1 + jnp.max(jnp.abs(V)))
+        error = jnp.where(tokens == y, 0.0, (size_of_base + size_of_rest) * ulps * kind.eps + lost)
         sure = jnp.argmin(sums - error)
         return jnp.where(occurs, sums[sure], jnp.inf), jnp.where(occurs, error[sure], 0.0)
 

@@ -4,7 +4,6 @@ Matrices and the weights of single queries are those of the first seed, everythi
 A flow ends at its first certified time, and its curves end there.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from descentlab.paper import Figure, Table
 from descentlab.papers.decision_lists import measures
@@ -42,29 +41,47 @@ def unit(run: xr.Dataset) -> float:
     return float(setting(run, "eta"))
 
 
-def horizon(run: xr.Dataset) -> float:
-    """The time at which a run ends."""
-    return unit(run) * float(run["step"].values[-1])
-
-
 def certified_times(run: xr.Dataset) -> np.ndarray:
     """The first certified time of each seed, of a flow or of descent; +inf where there is none."""
     return measures.hitting_times(run) if "hit" in run else unit(run) * measures.first_certified(run)
 
 
 def known(run: xr.Dataset) -> str:
-    """What is known of the first certified times: they are within the first step, beyond the run, or exact."""
+    """Whether certified times are within the first step ("once"), beyond the run ("never"), or exact."""
     times = certified_times(run)
     return "never" if np.isinf(times).any() else "once" if (times <= unit(run)).all() else "exact"
 
 
 def middle_time(run: xr.Dataset) -> float:
     """The median first certified time, or the end of the run."""
-    return float(np.median(np.minimum(certified_times(run), horizon(run))))
+    return float(np.median(np.minimum(certified_times(run), unit(run) * run["step"].values[-1])))
+
+
+def until_certified(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """The times of the first seed's records until it is certified, and the records' indices."""
+    times, end = unit(run) * run["step"].values, certified_times(run)[0]
+    kept = np.flatnonzero((times > 0) & (times < end))
+    if np.isinf(end):
+        return times[kept], kept
+    # Flows stand still from the certified time on, so that the next record is that of this time.
+    return np.append(times[kept], end), np.append(kept, np.searchsorted(times, end))
+
+
+def mark(ax: Axes, x: Any, y: float, run: xr.Dataset, color: Any, marker: str, arrows: str) -> None:
+    """A mark for what is known of a certified time: one of two open arrows if it is never or at once."""
+    shape = {"never": arrows[0], "once": arrows[1], "exact": marker}[known(run)]
+    ax.plot(x, y, shape, color=color, mfc=color if known(run) == "exact" else "white", ms=4.5, mew=0.9)
+
+
+def explain(
+    ax: Axes, label: str, marker: str = "", line: Any = "none", color: Any = GREY, **options: Any
+) -> None:
+    """An entry of the legend."""
+    ax.plot([], [], marker=marker, ls=line, color=color, label=label, **{"lw": 0.9, "ms": 4.5, **options})
 
 
 def heatmap(ax: Axes, matrix: np.ndarray) -> Any:
-    """A matrix over its largest entry, blue and red as people with any colour blindness tell apart."""
+    """A matrix over its largest entry."""
     ax.spines[:].set_visible(True)
     ax.tick_params(length=0)
     for axis in (ax.xaxis, ax.yaxis):
@@ -75,11 +92,6 @@ def heatmap(ax: Axes, matrix: np.ndarray) -> Any:
 def by_permutation(V: np.ndarray, run: xr.Dataset) -> np.ndarray:
     """V of the first seed with its labels in the order pi(0), pi(1), ..., so that P is the diagonal."""
     return V[run["permutation"].values[0]]
-
-
-def note(ax: Axes, text: str, y: float, **options: Any) -> None:
-    """Small grey text inside a panel, at its left."""
-    ax.text(0.03, y, text, transform=ax.transAxes, fontsize=7, color=GREY, va="center", **options)
 
 
 # ---------------------------------------------------------------- the flow of W
@@ -102,45 +114,27 @@ def draw_scale_and_law(**runs: xr.Dataset) -> Canvas:
     shade = ScalarMappable(LogNorm(min(scales), max(scales) * 1.5), "viridis")
     for law, (name, color, line) in LAW.items():
         own = [run for run in runs.values() if setting(run, "law") == law]
+        c, middle = [setting(run, "c") for run in own], [middle_time(run) for run in own]
+        times.plot(c, middle, color=color, lw=1.0, ls=line, label=name)
         for run in own:
-            draw_loss(losses, run, shade.to_rgba(setting(run, "c")), line)
-        x, y = [setting(run, "c") for run in own], [middle_time(run) for run in own]
-        times.plot(x, y, color=color, lw=1.0, ls=line, label=name)
-        for run, c, time in zip(own, x, y, strict=True):
-            arrow(times, c, time, run, color, "o")
+            mark(times, setting(run, "c"), middle_time(run), run, color, "o", "^v")
+            (x, kept), tint = until_certified(run), shade.to_rgba(setting(run, "c"))
+            losses.plot(x, run["loss"].values[0, kept], color=tint, lw=1.0, ls=line)
+            if known(run) != "never":
+                mark(losses, x[-1], run["loss"].values[0, kept[-1]], run, tint, "o", "^v")
         times.axvline(own_scale(own[0]), color=color, lw=0.8, ls=line, zorder=0)
         for bound, (_, _, dash) in zip(own[0]["time_bound"].values[0], GAMMA, strict=True):
             times.axhline(bound, color=GREY, lw=0.8, ls=dash, zorder=0)
     figure.colorbar(shade, ax=losses, label="$c$", aspect=30)
     losses.set(xlabel=r"time $\eta t$", ylabel="population loss", xscale="log", yscale="log")
     times.set(xlabel="$c$", ylabel="first certified time", xscale="log", yscale="log")
-    times.plot([], [], "|", color=GREY, ms=9, label="theorem's own $c$")
+    explain(times, "theorem's own $c$", "|", ms=9)
     for reading, _, dash in GAMMA:
-        times.plot([], [], color=GREY, lw=0.8, ls=dash, label=f"bound, {reading}")
-    for label, marker in {"within the first step": "v", "not within the run": "^"}.items():
-        times.plot([], [], marker, color=GREY, mfc="white", ms=4.5, label=label)
+        explain(times, f"bound, {reading}", line=dash)
+    explain(times, "within the first step", "v", mfc="white")
+    explain(times, "not within the run", "^", mfc="white")
     legend(figure)
     return figure
-
-
-def arrow(ax: Axes, x: Any, y: float, run: xr.Dataset, color: str, marker: str, up: str = "^v") -> None:
-    """A mark, or an open arrow towards later or earlier times where the certified time is not exact."""
-    shape = {"never": up[0], "once": up[1], "exact": marker}[known(run)]
-    ax.plot(x, y, shape, color=color, mfc=color if known(run) == "exact" else "white", ms=4.5, mew=0.9)
-
-
-def draw_loss(ax: Axes, run: xr.Dataset, color: Any, line: Any) -> None:
-    """The loss of the first seed until it is certified, which ends it in a mark."""
-    steps, loss = run["step"].values.astype(float), run["loss"].values[0]
-    end = certified_times(run)[0] / unit(run)
-    shown = (steps > 0) & (steps < end)
-    x, y = steps[shown], loss[shown]
-    if np.isfinite(end):
-        # Flows stand still from there on, so that the next record is that of the certified time.
-        x, y = np.append(x, end), np.append(y, loss[np.searchsorted(steps, end)])
-        marker = "v" if known(run) == "once" else "o"
-        ax.plot(unit(run) * end, y[-1], marker, color=color, ms=4.5, mfc="white", zorder=3)
-    ax.plot(unit(run) * x, y, color=color, lw=1.0, ls=line)
 
 
 @style()
@@ -151,21 +145,22 @@ def draw_slack(run: xr.Dataset, **runs: xr.Dataset) -> Canvas:
         for law, (name, color, _) in LAW.items():
             for cells in groups([one for one in runs.values() if setting(one, "law") == law], over):
                 draw_slacks(ax, [setting(one, over) for one in cells], cells, color)
-            ax.plot([], [], color=color, label=name)
+            explain(ax, name, line="-", color=color)
         ax.set(xlabel=f"${over}$", xscale="linear" if over == "M" else "log")
         ticks = sorted({setting(one, over) for one in runs.values()})
         ax.set_xticks(ticks, [str(tick) for tick in ticks])
         ax.xaxis.set_minor_locator(NullLocator())
     own, sizes = axes[0, 3], ", ".join(f"${name}$ = {setting(run, name)}" for name in "LnM")
-    draw_slacks(own, [0], [run], LAW.get(setting(run, "law"), ("", BLACK))[1])
-    own.set(xlim=(-1, 1), xlabel=f"the preset itself\n{sizes}")
-    own.xaxis.set_major_locator(NullLocator())
+    for k, (_, marker, _) in enumerate(GAMMA):
+        mark(own, k, log_slack(run, k), run, LAW.get(setting(run, "law"), ("", BLACK))[1], marker, "v^")
+    own.set_xticks(range(3), [r"$\Pr(a)$", "decides", r"$\Pr(a)^2$"])
+    own.set(xlim=(-0.6, 2.6), xlabel=f"the preset: {sizes}")
     for ax in axes[0]:
         ax.axhline(0, color=BLACK, lw=0.6, zorder=0)
     for reading, marker, line in GAMMA:
-        own.plot([], [], marker=marker, color=GREY, ls=line, lw=0.9, ms=4.5, label=reading)
-    for label, marker in {"at least (within the first step)": "^", "at most (not within the run)": "v"}.items():
-        own.plot([], [], marker, color=GREY, mfc="white", ms=4.5, label=label)
+        explain(own, reading, marker, line)
+    explain(own, "at least (within the first step)", "^", mfc="white")
+    explain(own, "at most (not within the run)", "v", mfc="white")
     axes[0, 0].set_ylabel(r"$\log_{10}$ (bound / certified time)")
     legend(figure)
     return figure
@@ -179,13 +174,17 @@ def groups(runs: list[xr.Dataset], over: str) -> list[list[xr.Dataset]]:
     return [cells for cells in found.values() if len(cells) > 1]
 
 
+def log_slack(run: xr.Dataset, reading: int) -> float:
+    """log10(bound / first certified time), median over seeds; the time is at most the end of the run."""
+    return float(np.log10(np.median(run["time_bound"].values[:, reading]) / middle_time(run)))
+
+
 def draw_slacks(ax: Axes, x: list[Any], runs: list[xr.Dataset], color: str) -> None:
     """The slacks of some runs, by reading of gamma."""
     for k, (_, marker, line) in enumerate(GAMMA):
-        y = [float(np.log10(np.median(run["time_bound"].values[:, k]) / middle_time(run))) for run in runs]
-        ax.plot(x, y, color=color, lw=0.9, ls=line)
-        for one_x, one_y, run in zip(x, y, runs, strict=True):
-            arrow(ax, one_x, one_y, run, color, marker, up="v^")
+        ax.plot(x, [log_slack(run, k) for run in runs], color=color, lw=0.9, ls=line)
+        for at, run in zip(x, runs, strict=True):
+            mark(ax, at, log_slack(run, k), run, color, marker, "v^")
 
 
 @style()
@@ -194,24 +193,26 @@ def draw_ordering(**runs: xr.Dataset) -> Canvas:
     shown = [(run, m) for run in runs.values() for m in chosen_lengths(run)]
     figure, axes = panels(2, len(shown), (7.6 / len(shown), 1.7), sharex="col", sharey="row")
     for (run, m), column in zip(shown, axes.T, strict=True):
-        end, times = certified_times(run)[0], unit(run) * run["step"].values
-        # Flows stand still from the certified time on, so that the next record is that of this time.
-        kept = np.flatnonzero((times > 0) & (times < end))
-        x, weights = times[kept], weights_of(run, m)
-        if np.isfinite(end):
-            x, kept = np.append(x, end), np.append(kept, np.searchsorted(times, end))
+        (x, kept), weights = until_certified(run), weights_of(run, m)
         above = weights[kept] - weights[kept, :1]
-        relative = above / above.max(axis=1, keepdims=True)
+        relative = above / np.maximum(np.abs(above).max(axis=1, keepdims=True), 1e-300)
         attention = np.exp(weights[kept] - weights[kept, 1:2])
+        # What is certified at once has one record.
+        dot = "." if len(x) == 1 else ""
         for ax, values in zip(column, (relative, attention), strict=True):
+            ax.set(xscale="log", xlim=(x[0] / 1.5, max(1.5 * x[-1], 10 * x[0])))
             for place in range(m + 1):
-                kind = {0: ("other tokens", GREY), m: ("the query itself", BLACK)}
-                label, color = kind.get(place, (f"$a_{place}$", PLACES[(place - 1) % len(PLACES)]))
-                ax.plot(x, values[:, place], color=color, lw=1.5 if place == m else 1.0, label=label)
-            if np.isfinite(end):
-                ax.axvline(end, color=GREY, lw=0.8, ls=DASHED, zorder=0, label="certified")
+                color = {0: GREY, m: BLACK}.get(place, PLACES[(place - 1) % len(PLACES)])
+                ax.plot(x, values[:, place], color=color, lw=1.5 if place == m else 1.0, marker=dot)
+            if known(run) != "never":
+                ax.axvline(x[-1], color=GREY, lw=0.8, ls=DASHED, zorder=0)
         column[0].set_title(f"{LAW[setting(run, 'law')][0]},\nlist of {m}")
-        column[1].set(xscale="log", xlabel=r"time $\eta t$", ylim=(0, None))
+        column[1].set(xlabel=r"time $\eta t$", ylim=(0, 1.05))
+    for place, color in zip(range(1, max(m for _, m in shown)), PLACES, strict=False):
+        explain(axes[0, 0], f"$a_{place}$", line="-", color=color)
+    explain(axes[0, 0], "$a$ itself, the last", line="-", color=BLACK, lw=1.5)
+    explain(axes[0, 0], "tokens outside the list", line="-")
+    explain(axes[0, 0], "certified", line=DASHED)
     axes[0, 0].set_ylabel("relative weight")
     axes[1, 0].set_ylabel("attention over that of $a_1$")
     figure.align_ylabels()
@@ -221,9 +222,9 @@ def draw_ordering(**runs: xr.Dataset) -> Canvas:
 
 def chosen_lengths(run: xr.Dataset) -> list[int]:
     """The shortest list of several entries, and the longest."""
-    lengths = np.flatnonzero(run["there"].values[0]) + 1 if "there" in run else np.unique(run["sizes"].values[0])
-    several = [int(m) for m in lengths if m > 1] or [1]
-    return sorted({several[0], several[-1]})
+    found = np.flatnonzero(run["there"].values[0]) + 1 if "there" in run else run["sizes"].values[0]
+    several = [int(m) for m in found if m > 1] or [1]
+    return sorted({min(several), max(several)})
 
 
 def weights_of(run: xr.Dataset, m: int) -> np.ndarray:
@@ -238,25 +239,232 @@ def weights_of(run: xr.Dataset, m: int) -> np.ndarray:
 
 @style()
 def draw_window(run: xr.Dataset) -> Canvas:
-    """Loss, margin and eta lambda_max over the steps, and the window."""
-    titles = {"loss": "population loss", "margin": "certified margin", "curvature": r"$\eta\,\lambda_{\max}$"}
-    figure, axes = panels(1, 3, (2.5, 2.2))
-    begin, end = (float(np.median(one)) for one in measures.window(run))
-    steps = run["step"].values
-    for ax, (name, title) in zip(axes[0], titles.items(), strict=True):
-        ax.set_title(title)
-        ax.set_xscale("symlog", linthresh=1, linscale=0.4)
-        ax.set(xlabel="$t$", xlim=(0, 30 * max([steps[-1], *(t for t in (begin, end) if np.isfinite(t))])))
+    """Loss, margin and eta lambda_max of every seed over the steps, and the window of the theorem."""
+    figure, axes = panels(1, 3, (2.5, 2.3))
+    names = {"loss": "population loss", "margin": "certified margin", "curvature": r"$\eta\,\lambda_{\max}$"}
+    # Without a solution c there is no window.
+    solved = np.isfinite(run["c"].values).all()
+    begin, end = (float(np.median(t)) if solved else np.nan for t in measures.window(run))
+    first = measures.first_certified(run)
+    marks = {
+        f"first certified: step {spread(first)}": (float(np.median(first)), GREEN, DASHED),
+        f"window begins: step {power(begin)}": (begin, VERMILION, "-"),
+        f"window ends: step {power(end)}": (end, VERMILION, DOTTED),
+    }
+    last = max([float(run["step"].values[-1]), *(t for t, _, _ in marks.values() if np.isfinite(t))])
+    for ax, (name, title) in zip(axes[0], names.items(), strict=True):
+        ax.set_xscale("symlog", linthresh=1, linscale=0.3)
+        ax.set(title=title, xlabel="step $t$", xlim=(0, 10 ** np.ceil(np.log10(last) + 0.3)))
+        decades = np.arange(0, np.log10(ax.get_xlim()[1]) + 0.5, 2)
+        ax.set_xticks([0, *10**decades], ["0", "1", *(f"$10^{{{k:.0f}}}$" for k in decades[1:])])
+        ax.xaxis.set_minor_locator(NullLocator())
         if name in run:
             values = run[name].values * (run["rate"].values[:, None] if name == "curvature" else 1.0)
-            ax.plot(steps, values.T, color=BLUE, lw=0.7, alpha=0.7)
+            ax.plot(run["step"].values, values.T, color=BLUE, lw=0.8, alpha=0.7)
+        if begin < end:
+            ax.axvspan(begin, end, color=VERMILION, lw=0, alpha=0.25)
+        for label, (t, color, line) in marks.items():
+            if np.isfinite(t):
+                ax.axvline(t, color=color, lw=0.9, ls=line, label=label)
     loss, margin, curvature = axes[0]
+    loss.set_yscale("log")
+    explain(loss, "every seed", line="-", color=BLUE)
+    margin.axhline(0, color=BLACK, lw=0.6, zorder=0)
+    curvature.axhline(1, color=BLACK, lw=0.6, zorder=0)
+    curvature.set_ylim(0, None)
+    if not solved:
+        explain(loss, "no window: the equation for $c$ has no solution")
+    legend(figure)
     return figure
 
 
+def spread(values: np.ndarray) -> str:
+    """The least and the largest of some numbers."""
+    return " to ".join(f"{x:.4g}" for x in np.unique([values.min(), values.max()]))
+
+
+def power(x: float) -> str:
+    """A number as a power of ten."""
+    mantissa, _, exponent = f"{x:.2e}".partition("e")
+    return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if exponent else mantissa
+
+
+@style()
+def draw_uniform(**runs: xr.Dataset) -> Canvas:
+    """How V turns to P under uniform attention, what it gets wrong, and V at the end."""
+    figure, axes = panels(1, 4, (1.95, 2.2))
+    names = {"cosine": r"$\cos(V,\ P - 1/L)$", "decoded": "columns decoded", "error": "error"}
+    for ax, (name, title) in zip(axes[0], names.items(), strict=False):
+        for start, run in runs.items():
+            later = run[name].isel(step=run["step"].values > 0)
+            band(ax, later, START[start][0], START[start][1], linestyle=START[start][2])
+            ax.set_xlim(1, max(2.0, float(run["step"].values[-1])))
+        low = min(-0.03, ax.get_ylim()[0])
+        ax.set(title=title, xlabel="step $t$", xscale="log", ylim=(low, 1.03))
+    start, run = next(iter(runs.items()))
+    pairs = spread(100 * run["disagreeing_pairs"].values.round(3))
+    words = f"two labels in one sequence:\n{pairs} % of pairs"
+    axes[0, 2].text(0.05, 0.06, words, transform=axes[0, 2].transAxes, fontsize=7, color=GREY)
+    image = heatmap(axes[0, 3], by_permutation(run["final_V"].values[0], run))
+    axes[0, 3].set(title=f"$V$ at the end,\n{START[start][0]}", xlabel="token $t$", ylabel=r"label $\pi(t)$")
+    figure.colorbar(image, ax=axes[0, 3], shrink=0.6, aspect=15, ticks=[-1, 0, 1])
+    legend(figure)
+    return figure
+
+
+@style()
+def draw_matrices(run: xr.Dataset) -> Canvas:
+    """W above and V below at four steps, with lists and permutation marked."""
+    steps, first = run["step"].values, float(measures.first_certified(run)[0])
+    met = first if np.isfinite(first) else float(steps[-1]) ** 0.5
+    moments = sorted({int(np.searchsorted(steps, t)) for t in (1, met**0.5, met, steps[-1])})
+    figure, axes = panels(2, len(moments), (1.85, 2.0), sharex=True, sharey="row")
+    for column, i in zip(axes.T, moments, strict=True):
+        W, V = (run[name].values[0, i] for name in "WV")
+        heatmap(column[0], W)
+        heatmap(column[1], by_permutation(V, run))
+        mark_lists(column[0], W, run)
+        for t in range(len(V)):
+            outline(column[1], t, t)
+        sure = " (certified)" if run["certified"].values[0, i] else ""
+        column[0].set_title(f"step {steps[i]}{sure}")
+        for ax, X in zip(column, (W, V), strict=True):
+            ax.set_xlabel(f"largest: {np.abs(X).max():.2g}", fontsize=8)
+    axes[0, 0].set_ylabel("$W$: token (row), query (column)")
+    axes[1, 0].set_ylabel(r"$V$: label $\pi(t)$ (row), token (column)")
+    scale = axes[0, 0].images[0]
+    figure.colorbar(scale, ax=axes, shrink=0.6, aspect=35, label="entry over the largest", ticks=[-1, 0, 1])
+    return figure
+
+
+def outline(ax: Axes, row: Any, column: Any) -> None:
+    """A frame around an entry of a matrix."""
+    ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=BLACK, lw=0.5))
+
+
+def mark_lists(ax: Axes, W: np.ndarray, run: xr.Dataset) -> None:
+    """The places of the list of every query, in its column of W."""
+    dark = 0.6 * np.abs(W).max()
+    for a, (entries, m) in enumerate(zip(run["lists"].values[0], run["sizes"].values[0], strict=True)):
+        for place, t in enumerate(entries[:m]):
+            color = "white" if abs(W[t, a]) > dark else BLACK
+            outline(ax, t, a)
+            ax.text(a, t, str(place + 1), ha="center", va="center_baseline", fontsize=6, color=color)
+
+
+# ---------------------------------------------------------------- joint training
+
+
+@style()
+def draw_joint(**runs: xr.Dataset) -> Canvas:
+    """The share of seeds that end certified, by law, L and n (rows) and M (columns), for each start."""
+    figure, axes = panels(1, len(JOINT), (3.5, 3.6), sharey=True)
+    for ax, start in zip(axes[0], JOINT, strict=True):
+        own = {(cell(run), setting(run, "M")): run for run in runs.values() if setting(run, "start") == start}
+        rows, columns = list(dict.fromkeys(c for c, _ in own)), sorted({M for _, M in own})
+        shares = np.full((len(rows), len(columns)), np.nan)
+        for (row, M), run in own.items():
+            i, j = rows.index(row), columns.index(M)
+            shares[i, j] = np.mean([bool(one) for one in measures.certificates(run)])
+            time = float(np.median(measures.first_certified(run)))
+            words = f"{100 * shares[i, j]:.0f} %" + (f", step {time:g}" if np.isfinite(time) else "")
+            ax.text(j, i, words, ha="center", va="center", color="white" if shares[i, j] > 0.6 else BLACK)
+        ax.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        ax.set(title=START[start][0], xlabel="longest list $M$")
+        ax.set_xticks(range(len(columns)), [str(M) for M in columns])
+        ax.set_yticks(range(len(rows)), [f"{LAW[law][0]}, $L$ = {L}, $n$ = {n}" for law, L, n in rows])
+        ax.tick_params(which="both", length=0)
+        ax.spines[:].set_visible(False)
+        for axis, count in ((ax.xaxis, len(columns)), (ax.yaxis, len(rows))):
+            axis.set_minor_locator(FixedLocator([i - 0.5 for i in range(1, count)]))
+        ax.grid(which="minor", color="white", lw=1.5)
+    scale = axes[0, 0].images[0]
+    figure.colorbar(scale, ax=axes, shrink=0.7, aspect=30, label="share of seeds certified at the end")
+    return figure
+
+
+def cell(run: xr.Dataset) -> tuple[str, int, int]:
+    """Law, L and n of a run."""
+    return setting(run, "law"), setting(run, "L"), setting(run, "n")
+
+
+def rows_failures(**runs: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
+    """Every run of joint training that ends uncertified, with a sequence that it gets wrong."""
+    header = ["start", "law", "L", "n", "M", "seed", "error", "sequence", "at token", "right label",
+              "rival label"]  # fmt: skip
+    found = []
+    for run in runs.values():
+        for seed, one in enumerate(measures.certificates(run)):
+            if not one:
+                where = [setting(run, "start"), *cell(run), setting(run, "M"), int(run["seed"].values[seed])]
+                error, query = float(run["error"].values[seed, -1]), one.sequence[one.position]
+                text = " ".join(map(str, one.sequence))
+                found.append([*where, f"{error:.3g}", text, query, one.right, one.rival])
+    return header, found or [["all starts end certified", *["–"] * (len(header) - 1)]]
+
+
+FLOW, JOINTLY = ("flow_classifies_in_time",), ("joint_training_classifies",)
+ORDERED = {name: SLACK[name] for name in ("distinct_L24_n8_M6", "iid_L16_n4_M3")}
+BOTH_STARTS = {**JOINT["zero"], **JOINT["random"]}
+
 FIGURES: tuple[Figure | Table, ...] = (
-    Figure("scale_and_law", "", draw_scale_and_law, SCALES, ("flow_classifies_in_time",)),
-    Figure("slack", "", draw_slack, {"run": {}, **SLACK}, ("flow_classifies_in_time",)),
-    Figure("ordering", "", draw_ordering, {name: SLACK[name] for name in ("distinct_L24_n8_M6", "iid_L16_n4_M3")},
-           ("flow_classifies_in_time",)),
-)
+    Figure(
+        "scale_and_law",
+        "Gradient flow of W from V = cP. Left: population loss of the first seed, up to the first time when "
+        "all sequences are certainly classified right (a disc; an arrow: within the first step). Right: "
+        "that time against c, with the bounds 4M/(log(L) gamma) for three readings of gamma and, vertical, "
+        "c = 4n log(L)/delta of the theorem. Open arrows: the time is earlier, or later than the run.",
+        draw_scale_and_law, SCALES, FLOW,
+    ),
+    Figure(
+        "slack",
+        "The slack of the time bound with the theorem's own c, for three readings of gamma: one size varies "
+        "along a line, the others are fixed; right, the preset itself. Below zero the bound fails. "
+        "Open arrows: the slack is larger (certified within the first step) or smaller (not within the run).",
+        draw_slack, {"run": {}, **SLACK}, FLOW,
+    ),
+    Figure(
+        "ordering",
+        "How W[:, a] puts the list of a query a in order, until all sequences are certainly right (dashed). "
+        "Above: weights of the list's entries less those of other tokens, over the largest. At first the "
+        "query itself, which is always there, may be on top. Below: attention to a token that occurs once, "
+        "over that to a_1. Of distinct tokens any difference is enough; a rival that occurs k times must "
+        "get less than 1/k.",
+        draw_ordering, ORDERED, FLOW,
+    ),
+    Figure(
+        "matrices",
+        "W and V of the first seed in joint training from zero, each over its largest entry. Framed in W: "
+        "the lists, column by column, numbered by place; their weights come to fall with the place. Labels "
+        "of V are in the order of pi, so that P is the diagonal.",
+        draw_matrices, {"run": MATRICES}, JOINTLY,
+    ),
+    Figure(
+        "window",
+        "Gradient descent on W and V from near cP, every seed: population loss, certified margin (above zero "
+        "all sequences are right), and eta lambda_max, which the theorem wants at most 1. Vertical: first "
+        "certified step, and the theorem's window, 2 m L_0/(A^2 eta) to epsilon/(2 eta), medians over seeds.",
+        draw_window, {"run": WINDOW}, ("descent_classifies_in_window",),
+    ),
+    Figure(
+        "uniform",
+        "V trained under uniform attention (W = 0): cosine of V and P - 1/L, share of tokens t whose pi(t) "
+        "tops V[:, t], and probability that a position is misclassified, which stays away from 0 since some "
+        "sequences have two labels and all their positions one output; median and range of seeds. Right: V "
+        "of the first seed over its largest entry, labels in the order of pi, so that P is the diagonal.",
+        draw_uniform, UNIFORM, ("uniform_attention_learns_permutation", "attention_is_needed"),
+    ),
+    Figure(
+        "joint",
+        "Joint training of W and V: the share of seeds whose last W and V classify all sequences right, by "
+        "exact certificate, and the median first certified step. From zero, sequences that hold every token "
+        "(n = L) keep all columns of V equal, so that no training helps.",
+        draw_joint, BOTH_STARTS, JOINTLY,
+    ),
+    Table(
+        "joint_failures",
+        "Every run of joint training that does not end perfect, with its probability of error and a sequence "
+        "that it misclassifies: at this token, the rival's logit is not below that of the right label.",
+        rows_failures, BOTH_STARTS, JOINTLY,
+    ),
+)  # fmt: skip
