@@ -142,7 +142,7 @@ def _cross_entropy(logits: Array, truth: Array) -> Array:
 def _right(logits: Array, truth: Array) -> Array:
     """Whether the label's logit is above all others."""
     right = jnp.take_along_axis(logits, truth[..., None], axis=-1)[..., 0]
-    mine = jnp.arange(logits.shape[-1]) == truth[..., None]
+    mine = jax.nn.one_hot(truth, logits.shape[-1], dtype=bool)
     return right > jnp.max(jnp.where(mine, -jnp.inf, logits), axis=-1)
 
 
@@ -194,7 +194,7 @@ def error(w: Params, task: Task) -> Float[Array, ""]:
     if p.loss == "exact":
         return population_error(w, task, task.truth, p)
     tokens, truth = sample(task.test, task, p.samples)
-    return 1 - jnp.mean(_right(predict(task, w, tokens), truth))
+    return 1 - jnp.mean(_right(predict(task, w, tokens), truth), dtype=w.V.dtype)
 
 
 # ---------------------------------------------------------------- beginning
@@ -283,7 +283,7 @@ def length_task(rule: Rule, p: Preset) -> LengthTask:
     longest = lengths.longest(p)
     own = attention_scale(p.n, p.L, delta[DELTAS.index(p.delta)])
     given = jnp.asarray(p.c, jnp.float64)
-    shares = jnp.mean(rule.sizes[None, :] == jnp.arange(1, longest + 1)[:, None], axis=1)
+    shares = jnp.mean(rule.sizes[None, :] == jnp.arange(1, longest + 1)[:, None], axis=1, dtype=jnp.float64)
     orbits = lengths.Orbits(*map(jnp.asarray, lengths.orbits(p.L, p.n, p.law, longest)))
     sizes = (jnp.asarray(float(p.L)), jnp.asarray(float(p.n)))
     bounds = time_bounds(p.M, p.L, gamma)
@@ -361,7 +361,7 @@ def decoded(V: Float[Array, "L L"], task: Any) -> Float[Array, ""]:
     """The share of tokens t whose largest entry of V[:, t] is that of pi(t), alone."""
     best = jnp.max(V, axis=0, keepdims=True)
     alone = jnp.sum(best == V, axis=0) == 1
-    return jnp.mean((jnp.argmax(V, axis=0) == task.pi) & alone)
+    return jnp.mean((jnp.argmax(V, axis=0) == task.pi) & alone, dtype=V.dtype)
 
 
 def probes(p: Preset) -> dict[str, Probe]:
@@ -377,7 +377,8 @@ def probes(p: Preset) -> dict[str, Probe]:
         tokens = jnp.arange(task.preset.L)
         listed = jnp.any(task.lists[:, :, None] == tokens[None, None, :], axis=1)
         columns = w.W.T
-        rest = jnp.sum(jnp.where(listed, 0.0, columns), axis=1) / jnp.maximum(jnp.sum(~listed, axis=1), 1)
+        others = jnp.sum(~listed, axis=1, dtype=columns.dtype)
+        rest = jnp.sum(jnp.where(listed, 0.0, columns), axis=1) / jnp.maximum(others, 1.0)
         return jnp.concatenate([rest[:, None], jnp.take_along_axis(columns, task.lists, axis=1)], axis=1)
 
     found = {

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy import optimize
 
 from descentlab.papers.decision_lists.certificate import certify
+from descentlab.papers.decision_lists.setting import Rule
 
 
 class Disagreement(NamedTuple):
@@ -34,7 +35,7 @@ def disagreement(rule: Any) -> Disagreement:
     tokens, entries = jnp.arange(p.L), jnp.arange(M)
     member = rule.lists[:, :, None] == tokens[None, None, :]
     # earlier[a, i, t]: whether t comes before a_i in the list of a.
-    earlier = jnp.cumsum(member, axis=1) - member > 0
+    earlier = jnp.cumsum(member, axis=1) - member.astype(int) > 0
     possible = entries[None, :] < rule.sizes[:, None]
 
     def of(a: Int[Array, ""]) -> Bool[Array, "M L M"]:
@@ -52,7 +53,7 @@ def disagreement(rule: Any) -> Disagreement:
         return jax.vmap(over_b, (0, None, None))(entries, tokens, entries)
 
     found = jax.lax.map(of, tokens)
-    pairs = jnp.sum(jnp.any(found, axis=(1, 3))) / (p.L * (p.L - 1))
+    pairs = jnp.sum(jnp.any(found, axis=(1, 3)), dtype=jnp.float64) / (p.L * (p.L - 1))
     flat = jnp.argmax(found)
     a, i, b, j = jnp.unravel_index(flat, found.shape)
     none = ~jnp.any(found)
@@ -61,6 +62,11 @@ def disagreement(rule: Any) -> Disagreement:
         return jnp.where(none, -1, x)
 
     return Disagreement(known(a), known(b), known(rule.lists[a, i]), known(rule.lists[b, j]), pairs)
+
+
+@jax.jit
+def _compiled(rule: Rule) -> Disagreement:
+    return disagreement(rule)
 
 
 class Needed(NamedTuple):
@@ -76,7 +82,7 @@ class Needed(NamedTuple):
 
 def attention_needed(rule: Any) -> Needed:
     """Whether every V fails with W = 0; exact."""
-    found = disagreement(rule)
+    found = _compiled(Rule(*(getattr(rule, name) for name in Rule._fields)))
     if found.a >= 0:
         return Needed(True, _example(rule, found))
     return _by_linear_program(rule)

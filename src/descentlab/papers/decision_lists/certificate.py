@@ -227,16 +227,23 @@ def sign(terms: Sequence[tuple[float, Fraction]]) -> int:
         return 0
     if len({c > 0 for c in left.values()}) == 1:
         return 1 if next(iter(left.values())) > 0 else -1
+    # Relative to the largest exponent, so that its term neither overflows nor vanishes.
+    top = Fraction(max(left))
+    shifted = [(Fraction(w) - top, c) for w, c in left.items()]
     digits = 30
     while True:
-        # Decimal's exp and division are correctly rounded, so each product is right to about two units.
-        with decimal.localcontext(prec=digits):
-            products = [
-                decimal.Decimal(w).exp() * (decimal.Decimal(c.numerator) / decimal.Decimal(c.denominator))
-                for w, c in left.items()
-            ]
+        # Decimal's exp and division are correctly rounded, so each product is right to a few units, and to
+        # as many more as its exponent is large. What underflows to 0 is far below the units of the others.
+        exact = decimal.Context(prec=digits, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
+        with decimal.localcontext(exact):
+            exponents = [_decimal(w) for w, _ in shifted]
+            products = [w.exp() * _decimal(c) for w, (_, c) in zip(exponents, shifted, strict=True)]
             total = sum(products, decimal.Decimal(0))
-            error = sum(map(abs, products)) * (len(products) + 8) * decimal.Decimal(10) ** (1 - digits)
-            if abs(total) > error:
+            units = (abs(x) * (len(left) + 8 + abs(w)) for w, x in zip(exponents, products, strict=True))
+            if abs(total) > sum(units) * decimal.Decimal(10) ** (1 - digits):
                 return 1 if total > 0 else -1
         digits *= 2
+
+
+def _decimal(x: Fraction) -> decimal.Decimal:
+    return decimal.Decimal(x.numerator) / decimal.Decimal(x.denominator)

@@ -24,8 +24,6 @@ from jaxtyping import Array, Bool, Float
 
 from descentlab.papers.decision_lists.setting import Preset
 
-MOST_ORBITS = 200_000
-
 
 class Orbits(NamedTuple):
     """For lists of each length m: how often the entries occur, how many others occur once, twice, ...
@@ -70,7 +68,8 @@ def longest(p: Preset) -> int:
 def orbits(L: int, n: int, law: str, longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The parts of `Orbits` for sequences around a query, for lists of every length up to `longest`."""
     found = [list(_distinct(L, n, m) if law == "distinct" else _iid(L, n, m)) for m in range(1, longest + 1)]
-    rows = 1 << (max(map(len, found)) - 1).bit_length()
+    # Distinct tokens: rows for every subset of entries, so that all sizes share a shape.
+    rows = 1 << (longest - 1 if law == "distinct" else (max(map(len, found)) - 1).bit_length())
     kinds = 1 if law == "distinct" else 1 << (n - 1).bit_length()
     entries, others = np.zeros((longest, rows, longest)), np.zeros((longest, rows, kinds))
     weights = np.zeros((longest, rows))
@@ -130,17 +129,6 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def orbit_count(L: int, n: int, law: str, longest: int) -> int:
-    """How many rows the tables of one length have at most; partitions grow slowly, so this bounds them."""
-    if law == "distinct":
-        return 1 << (longest - 1)
-    partitions = [1] + [0] * n
-    for part in range(1, n + 1):
-        for total in range(part, n + 1):
-            partitions[total] += partitions[total - part]
-    return sum(math.comb(n - 1 - r + longest - 1, longest - 1) * partitions[r] for r in range(n))
-
-
 # ---------------------------------------------------------------- loss, flow, certificate
 
 
@@ -189,7 +177,7 @@ def error(w: Float[Array, "m e"], task: LengthTask) -> Float[Array, " m"]:
         mine = jnp.arange(entries.shape[1])[None, :] == decider[:, None]
         rival = jnp.max(jnp.where(mine, -jnp.inf, listed), axis=1, initial=0.0)
         rival = jnp.maximum(rival, jnp.max(jnp.where(others > 0, other, 0.0), axis=1))
-        return jnp.sum(weights * (right[:, 0] <= rival))
+        return jnp.sum(jnp.where(right[:, 0] <= rival, weights, 0.0))
 
     return jax.vmap(one)(w, *task.orbits, jnp.arange(1.0, w.shape[0] + 1))
 

@@ -71,8 +71,9 @@ def masses(rule: Any) -> Masses:
         decides = there(banned, needed)
 
         def with_rival(u: Array) -> Array:
-            mass = there(banned, needed | ((tokens == u) & (tokens != a)))
-            return jnp.where(banned[u] | (u == decider), jnp.inf, mass)
+            both = needed | ((tokens == u) & (tokens != a))
+            impossible = banned[u] | (u == decider) | (jnp.sum(both) > p.n - 1)
+            return jnp.where(impossible, jnp.inf, there(banned, both))
 
         rivals = jax.vmap(with_rival)(tokens)
         rival = jnp.min(jnp.where(rivals > 0, rivals, jnp.inf))

@@ -16,6 +16,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from scipy import special
 
+# The most orbits of sequences that a flow of list entries may sum (`lengths`).
+MOST_ORBITS = 200_000
+
 # ---------------------------------------------------------------- laws
 
 
@@ -89,3 +92,14 @@ def _multinomial(counts: np.ndarray, p: np.ndarray) -> Float[np.ndarray, "a s"]:
     """The probability of the counts of each row under each row of token probabilities."""
     size = special.gammaln(counts.sum(1) + 1) - special.gammaln(counts + 1).sum(1)
     return np.exp(size[None, :] + np.log(p) @ counts.T)
+
+
+def orbit_count(L: int, n: int, law: str, longest: int) -> int:
+    """How many rows the tables of one length have at most; partitions grow slowly, so this bounds them."""
+    if law == "distinct":
+        return 1 << (longest - 1)
+    partitions = [1] + [0] * n
+    for part in range(1, n + 1):
+        for total in range(part, n + 1):
+            partitions[total] += partitions[total - part]
+    return sum(math.comb(n - 1 - r + longest - 1, longest - 1) * partitions[r] for r in range(n))

@@ -154,8 +154,15 @@ class Preset(Settings):
             yield f"loss=exact takes {triples(self):.2g} numbers at {exact}; loss=sampled takes any."
         if self.law not in LAWS and self.start == "permutation" and self.c == 0:
             yield f"c takes a number > 0 for law={self.law}: the theorem's own needs the law's probabilities."
-        if self.start == "zero" and self.train == "attention":
-            yield "start=zero takes train=value or both: W never moves while V = 0."
+        if self.start != "permutation" and self.train == "attention":
+            yield f"start={self.start} takes train=value or both: W never moves while V = 0."
+        if by_length(self):
+            rows = sequences.orbit_count(self.L, self.n, self.law, self.M)
+            if rows > sequences.MOST_ORBITS:
+                yield (
+                    f"M={self.M}, n={self.n} with law={self.law} take {rows:.2g} orbits of sequences, "
+                    f"at most {sequences.MOST_ORBITS}; algorithm=descent takes any."
+                )
         if self.step == "curvature" and self.algorithm == "flow":
             yield "step=curvature takes algorithm=descent: a flow has no step size."
 
@@ -224,7 +231,7 @@ def given_permutation(p: Preset) -> tuple[int, ...] | None:
     if not p.permutation:
         return None
     found = _parsed("permutation", p.permutation, "[2,0,1]")
-    if not isinstance(found, list) or sorted(map(str, found)) != sorted(map(str, range(p.L))):
+    if not isinstance(found, list) or sorted(map(repr, found)) != sorted(map(repr, range(p.L))):
         raise SettingError(f"permutation takes each of 0 to {p.L - 1} once, got {p.permutation}.")
     return tuple(found)
 
@@ -239,7 +246,7 @@ def given_probabilities(p: Preset) -> tuple[float, ...]:
         found = tuple(float(word) for word in p.probabilities.split(","))
     except ValueError:
         found = ()
-    if len(found) != p.L or min(found) <= 0 or abs(sum(found) - 1) > 1e-9:
+    if len(found) != p.L or not min(found) > 0 or not abs(sum(found) - 1) <= 1e-9:
         raise SettingError(
             f"probabilities takes L = {p.L} positive numbers that sum to 1, got {p.probabilities}."
         )
