@@ -443,7 +443,8 @@ FIGURES: tuple[Figure | Table, ...] = (
         "window",
         "Gradient descent on W and V from near cP, every seed: population loss, certified margin (above zero "
         "all sequences are right), and eta lambda_max, which the theorem wants at most 1. Vertical: first "
-        "certified step, and the theorem's window, 2 m L_0/(A^2 eta) to epsilon/(2 eta), medians over seeds.",
+        "certified step, and the theorem's window, 2 m L_0/(A^2 eta) to epsilon/(2 eta), medians over seeds. "
+        "A window that ends before it begins is empty: the theorem's conditions are not met.",
         draw_window, {"run": WINDOW}, ("descent_classifies_in_window",),
     ),
     Figure(
