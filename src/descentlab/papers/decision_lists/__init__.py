@@ -262,7 +262,7 @@ def joint_scale(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The c = 10 n^2 L_0/delta + 4 epsilon n of the theorem on W and V unless it is given, and epsilon.
 
-    L_0 = loss(c, epsilon) depends on both: iterated until they stay; c is nan where they do not.
+    L_0 = loss(c, epsilon) depends on both: iterated until they stay; both are nan where they do not.
     """
     given, asked = jnp.asarray(p.c, first.dtype), jnp.asarray(p.epsilon, first.dtype)
 
@@ -274,7 +274,7 @@ def joint_scale(
 
     c, epsilon, before = jax.lax.fori_loop(0, rounds, again, (first, jnp.zeros_like(first), first))
     settled = jnp.isfinite(c) & (jnp.abs(c - before) <= 1e-9 * jnp.abs(c))
-    return jnp.where(settled, c, jnp.nan), epsilon
+    return jnp.where(settled, c, jnp.nan), jnp.where(settled, epsilon, jnp.nan)
 
 
 def length_task(rule: Rule, p: Preset) -> LengthTask:
@@ -310,12 +310,8 @@ def program(p: Preset) -> Preset:
 def curvature(w: Params, task: Task, key: Key[Array, ""]) -> Float[Array, ""]:
     """lambda_max: the largest eigenvalue of the Hessian of the loss (or of one batch) in what is trained."""
     p = task.preset
-
-    def product(v: Params) -> Params:
-        change = jax.jvp(jax.grad(lambda w: risk(w, task, p.batch)), (w,), (trained(v, p),))[1]
-        return trained(change, p)
-
-    return largest_eigenvalue(product, w, key)
+    _, change = jax.linearize(jax.grad(lambda w: risk(w, task, p.batch)), w)
+    return largest_eigenvalue(lambda v: trained(change(trained(v, p)), p), w, key)
 
 
 def dynamics(task: Task | LengthTask, p: Preset) -> Dynamics:

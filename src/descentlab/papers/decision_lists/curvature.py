@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key
 from matfree import decomp, eig
 
-PRODUCTS = 16
+PRODUCTS = 32
 
 
 def largest_eigenvalue(

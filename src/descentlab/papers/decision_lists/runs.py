@@ -57,14 +57,14 @@ SLACK: dict[str, Overrides] = {
     for law, sizes in {
         "distinct": [(12, 8, 3), (24, 8, 3), (48, 8, 3), (96, 8, 3), (24, 4, 3), (24, 16, 3), (24, 22, 3),
                      (24, 8, 2), (24, 8, 4), (24, 8, 6)],
-        "iid": [(8, 4, 2), (16, 4, 2), (32, 4, 2), (8, 4, 3), (16, 4, 3), (32, 4, 3)],
+        "iid": [(8, 4, 2), (16, 4, 2), (32, 4, 2), (8, 4, 3), (16, 4, 3), (32, 4, 3), (64, 4, 3)],
     }.items()
     for L, n, M in sizes
 }  # fmt: skip
 
 # The loss and the certified time against c, with and without repeats.
 SCALES: dict[str, Overrides] = {
-    f"{law}_c{c:g}": FLOW | {"L": 8, "n": 4, "M": 3, "law": law, "c": c}
+    f"{law}_c{c:g}": FLOW | {"L": 16, "n": 4, "M": 3, "law": law, "c": c}
     for law in ("distinct", "iid")
     for c in (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 }
