@@ -177,7 +177,15 @@ def population_error(w: Params, task: Any, truth: Array, p: Preset) -> Float[Arr
 def batch_loss(w: Params, task: Any, batch: tuple[Array, Array]) -> Float[Array, ""]:
     """The loss of sequences, averaged over positions."""
     tokens, truth = batch
-    return jnp.mean(_cross_entropy(predict(task, w, tokens), truth))
+    return jnp.mean(_cross_entropy(_logits_of_batch(w, task, tokens), truth))
+
+
+def _logits_of_batch(w: Params, task: Any, tokens: Int[Array, "batch n"]) -> Float[Array, "batch n L"]:
+    """`predict`, or where attention stays uniform one output for all positions of a sequence."""
+    if not by_sequence(task.preset):
+        return predict(task, w, tokens)
+    shared = jnp.mean(w.V.T[tokens], axis=1)
+    return jnp.broadcast_to(shared[:, None, :], (*tokens.shape, shared.shape[1]))
 
 
 def risk(w: Params, task: Task, samples: int | None = None) -> Float[Array, ""]:
@@ -194,7 +202,7 @@ def error(w: Params, task: Task) -> Float[Array, ""]:
     if p.loss == "exact":
         return population_error(w, task, task.truth, p)
     tokens, truth = sample(task.test, task, p.samples)
-    return 1 - jnp.mean(_right(predict(task, w, tokens), truth), dtype=w.V.dtype)
+    return 1 - jnp.mean(_right(_logits_of_batch(w, task, tokens), truth), dtype=w.V.dtype)
 
 
 # ---------------------------------------------------------------- beginning
@@ -212,8 +220,9 @@ def make_task(key: Key[Array, ""], p: Preset) -> Task | LengthTask:
     rule = draw_rule(rule_key, p)
     if by_length(p):
         return length_task(rule, p)
-    none, L = jnp.full(len(DELTAS), jnp.nan), p.L
-    delta, bounds = none, jnp.full(len(GAMMAS), jnp.nan)
+    L = p.L
+    # Nothing is known of the masses of a law of one's own.
+    delta, bounds = jnp.ones(len(DELTAS)), jnp.full(len(GAMMAS), jnp.nan)
     if p.law in LAWS and p.start == "permutation":
         delta, gamma = masses(rule)
         bounds = time_bounds(p.M, L, gamma)
@@ -242,7 +251,6 @@ def near_permutation(key: Key[Array, ""], task: Task, p: Preset) -> Task:
     """
     P = permutation_matrix(task)
     given, delta = jnp.asarray(p.c, P.dtype), task.delta[DELTAS.index(p.delta)]
-    # Without the law's probabilities delta is nan, and c is given.
     c = jnp.where(given > 0, given, attention_scale(p.n, p.L, delta))
     if p.train != "both":
         return task._replace(start=Params(jnp.zeros_like(P), c * P), c=c)

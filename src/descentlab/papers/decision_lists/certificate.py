@@ -152,7 +152,7 @@ def certify(W: Any, V: Any, rule: Any) -> Certificate:
     return Certificate(True, least)
 
 
-@functools.partial(jax.jit)
+@jax.jit
 def _compiled(W: Array, V: Array, rule: Rule) -> Worst:
     return worst(W, V, rule)
 

@@ -5,9 +5,8 @@ import math
 from functools import partial
 
 import jax
-import xarray as xr
 
-from descentlab.claim import Assumption, Claim, Datasets, Mutant
+from descentlab.claim import Assumption, Claim, Mutant
 from descentlab.estimate import Interval
 from descentlab.papers.decision_lists import measures
 from descentlab.papers.decision_lists.runs import JOINT, UNIFORM, WINDOW
@@ -29,17 +28,20 @@ OWN_LAW = is_one_of("law", *LAWS)
 
 @functools.lru_cache(maxsize=32)
 def start_of_descent(p: Preset) -> tuple[float, float, float]:
-    """c, epsilon and L_0 of the theorem on W and V, of the first seed; c is nan where it has no solution."""
+    """c, epsilon and L_0 of the theorem on W and V, of one instance; c is nan where iteration finds none.
+
+    Without noise in V_0 all instances agree for distinct tokens; each seed's own are in the verdict's notes.
+    """
     from descentlab.papers import decision_lists as paper
 
-    own = p.replace(WINDOW | {"step": "fixed"})
+    own = p.replace(WINDOW | {"step": "fixed", "noise": 0.0})
     task = jax.jit(paper.make_task, static_argnums=1)(jax.random.key(0), own)
     assert isinstance(task, paper.Task)
     return float(task.c), float(task.epsilon), float(paper.risk(task.start, task))
 
 
 def has_scale(p: Preset) -> bool:
-    """Whether c = 10 n^2 L_0/delta + 4 epsilon n has a solution."""
+    """Whether iteration finds c = 10 n^2 L_0/delta + 4 epsilon n."""
     return p.law in LAWS and p.c == 0 and math.isfinite(start_of_descent(p)[0])
 
 
@@ -70,7 +72,8 @@ THEOREM_W = (
 THEOREM_WV = (
     OWN_LAW,
     Assumption("the population gradient is exact", lambda p: p.replace(WINDOW).loss == "exact"),
-    Assumption("c = 10 n^2 L_0/delta + 4 epsilon n has a solution", has_scale),
+    Assumption("c is not given", lambda p: p.c == 0),
+    Assumption("c = 10 n^2 L_0/delta + 4 epsilon n is found by iteration", has_scale),
     Assumption("L_0 - 6 epsilon/n > 0", lambda p: slope_left(p) > 0),
     Assumption("A^2 > 4 m L_0/epsilon for some A < L_0 - 6 epsilon/n", lambda p: condition_room(p) > 1),
     Assumption("epsilon (L_0 - 6 epsilon/n)^2 / (4 m L_0)", lambda p: True, condition_room, exact=False),
@@ -89,15 +92,12 @@ UNIFORM_AGAIN = Mutant(
 )
 
 
-def too_late(runs: Datasets) -> Datasets:
-    """The data of a world in which classification is perfect a thousand windows later."""
-
-    def late(run: xr.Dataset) -> xr.Dataset:
-        stretch = 1000 * measures.window(run)[1].max()
-        certified = run["certified"] * (run["step"] == run["step"][-1])
-        return run.assign(certified=certified).assign_coords(step=run["step"] * stretch)
-
-    return {name: late(run) for name, run in runs.items()}
+OTHER_PERMUTATION = Mutant(
+    "another permutation",
+    alter=lambda runs: {
+        name: run.assign(permutation=run["permutation"].roll(query=1)) for name, run in runs.items()
+    },
+)
 
 
 # ---------------------------------------------------------------- claims
@@ -127,19 +127,22 @@ CLAIMS = (
         Interval(0),
         runs={"run": WINDOW},
         assumes=THEOREM_WV,
-        mutants=(Mutant("perfect long after the window", alter=too_late),),
+        mutants=(Mutant("attention held uniform", {"train": "value", "steps": 20_000}),),
         presets=("quick", "paper", "repeats"),
         margin=ORDER,
     ),
     claim(
         "uniform_attention_learns_permutation",
         "Conclusion",
-        "Uniform attention (W = 0) pushes V in the direction of P, from zero and from small random values: "
-        "of all permutations, P is the nearest to V.",
+        "Uniform attention (W = 0) pushes V towards P, from zero and from small random values: in the end P "
+        "is the permutation matrix nearest to V.",
         measures.learned_permutation,
         Interval(0.8),
         runs=UNIFORM,
-        mutants=(Mutant("sequences that hold every token", {"law": "distinct", "n": 8, "L": 8}),),
+        mutants=(
+            Mutant("sequences that hold every token", {"law": "distinct", "n": 8, "L": 8}),
+            OTHER_PERMUTATION,
+        ),
         margin="Four tokens in five: chance gives one in L, and a share of L tokens is known to 1/L only.",
     ),
     claim(
@@ -155,7 +158,8 @@ CLAIMS = (
     claim(
         "joint_training_classifies",
         "Conclusion, the open question",
-        "Gradient descent on W and V together, from small random values, ends in perfect classification.",
+        "Gradient descent on W and V together, from small random values, ends in perfect classification, for "
+        "small L, n and M of both laws.",
         measures.joint_success,
         Interval(0.9),
         runs=JOINT["random"],

@@ -5,11 +5,10 @@ from descentlab.paper import Deviation
 DEVIATIONS = (
     Deviation(
         "delta and gamma",
-        "The paper only says that they depend on the least probability of certain quantities. Three "
+        "The paper only says that they depend on the least probability of certain quantities. Several "
         "readings of each are computed from the law (preset fields delta and gamma); the module masses "
-        "derives them. delta is by default the largest, hence strongest, that the theorem's constants are "
-        "consistent with. gamma is left open unless chosen: a verdict on the time bound must then hold for "
-        "all of its readings.",
+        "motivates them. delta is the preset's reading, and c follows from it. gamma is left open unless "
+        "chosen: a verdict on the time bound must then hold for all of its readings.",
     ),
     Deviation(
         "the law of sequences",
@@ -57,8 +56,7 @@ DEVIATIONS = (
     Deviation(
         "right from the first instant",
         "Often the first velocity of W already has the right order, so that classification is perfect at "
-        "every positive time. Such a time is counted as one step, eta, not as the 1e-15 at which rounding "
-        "lets it be certified.",
+        "every positive time. The certified time is then as small as rounding allows, such as 1e-15.",
     ),
     Deviation(
         "towards P",

@@ -1,22 +1,23 @@
-"""Candidates for delta and gamma, "the minimum probability mass that the data distribution assigns to certain
+"""Readings of delta and gamma, "the minimum probability mass that the data distribution assigns to certain
 quantities": the paper does not say which.
 
-What its constants give away. If gradient flow of a column W[:, a] has not classified perfectly by time T, and
-the slope along the (at most M) entries of its list is at least A until then, the column's loss, at most
-Pr(a) log L, has fallen by T A^2 / M. With A = Pr(a) log(L)/2 this is impossible beyond
+What its constants suggest, for distinct tokens. There the loss of a query a is at most log L at the
+start, so that its part of the population loss is at most Pr(a) log L. If its column W[:, a] is not
+perfect by time T, and the slope along the at most M entries of its list has been at least A, that part
+has fallen by T A^2 / M. With A = Pr(a) log(L)/2 this is impossible beyond
 
     T = 4M / (log(L) Pr(a)),
 
-which is the printed bound for gamma = min_a Pr(a), the probability that a position holds a: reading `token`.
-The slope in a weight of the list is about (c/n) delta for a mass delta of sequences that are wrong, given a,
-and c = 4n log(L)/delta makes that 4 log(L). While some rival u has at least the weight of a_j, all sequences
-(of distinct tokens) that a_j decides and that hold u are wrong: reading `rival` is their least mass. Larger
-delta and gamma make the theorem stronger; these two are the largest that this argument allows.
+which is the printed bound for gamma = min_a Pr(a), the probability that a position holds a: reading
+`token`. And at W = 0 the slope in a weight of the list is about (c/n) delta for a mass delta, given a, of
+sequences that are wrong; c = 4n log(L)/delta makes that 4 log(L). While a rival u has at least the weight
+of a_j, all sequences that a_j decides and that hold u are wrong: reading `rival` is the least such mass.
 
-The other readings: `decides`, the mass of all sequences that a_j decides; `rarest`, of the rarest multiset of
-tokens with a given decider, which is what sequences with repeats need for every one of them to weigh delta;
-for gamma, `event`, Pr(a and a_j decides), and `token_squared`, for a slope whose square is not shared out
-among columns.
+This is a heuristic: it does not follow the slope away from W = 0, and with repeats the first step fails.
+So there are other readings. For delta: `decides`, the mass of all sequences that a_j decides; `rarest`,
+of the rarest multiset of tokens with a given decider. For gamma: `event`, Pr(a and a_j decides);
+`token_squared`; `rarest`, of a query and the rarest multiset around it. Every delta has a c of its own,
+so each is a theorem of its own.
 """
 
 import math
@@ -92,7 +93,9 @@ def masses(rule: Any) -> Masses:
     # Without any rival (a single token fills the sequence) nothing can go wrong.
     least["rival"] = jnp.where(jnp.isfinite(least["rival"]), least["rival"], least["decides"])
     event = jnp.min(single[:, None] * decides)
-    gammas = {"token": jnp.min(single), "event": event, "token_squared": jnp.min(single) ** 2}
+    token = jnp.min(single)
+    multiset = jnp.min(single[:, None] * rarest)
+    gammas = {"token": token, "event": event, "token_squared": token**2, "rarest": multiset}
     return Masses(jnp.stack([least[k] for k in DELTAS]), jnp.stack([gammas[k] for k in GAMMAS]))
 
 

@@ -16,9 +16,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from scipy import special
 
-# The most orbits of sequences that a flow of list entries may sum (`lengths`).
-MOST_ORBITS = 200_000
-
 # ---------------------------------------------------------------- laws
 
 

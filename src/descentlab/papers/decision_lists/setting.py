@@ -18,10 +18,12 @@ from descentlab.probe import log_spaced
 
 LAWS = {"distinct": sequences.distinct, "iid": sequences.iid}
 DELTAS = ("rival", "decides", "rarest")
-GAMMAS = ("token", "event", "token_squared")
+GAMMAS = ("token", "event", "token_squared", "rarest")
 # The most numbers that one evaluation of an exact loss may touch: (query, sequence, label) triples.
 MOST_TRIPLES = 4_000_000
 DESCENT_STEPS, DESCENT_ETA = 2000, 1.0
+# Fields that decide whether the loss can be exact.
+DECIDE_LOSS = {"L", "n", "law", "probabilities", "algorithm", "train", "start", "reduced", "detail"}
 
 # ---------------------------------------------------------------- presets
 
@@ -30,9 +32,9 @@ DESCENT_STEPS, DESCENT_ETA = 2000, 1.0
 class Preset(Settings):
     """The paper's letters, and its assumptions as switches."""
 
-    L: int = parameter("tokens of the vocabulary, numbered from 0", default=32, low=2, high=1000)
+    L: int = parameter("tokens of the vocabulary, numbered from 0", default=32, low=2, high=400)
     n: int = parameter("length of a sequence", default=30, low=2, high=1000)
-    M: int = parameter("longest list", default=2, low=1, high=64)
+    M: int = parameter("longest list", default=2, low=1, high=32)
     law: str = parameter(
         "law of sequences: distinct (uniform), iid, or your own as module:function, a function "
         "(key, L, n) -> n tokens",
@@ -62,7 +64,11 @@ class Preset(Settings):
         default="permutation",
         choices=("permutation", "zero", "random"),
     )
-    c: float = parameter("V = cP at the start; 0: the theorem's own", default=0.0, low=0)
+    c: float = parameter(
+        "V = cP at the start; 0: the theorem's own (with delta = 1 for a law of one's own)",
+        default=0.0,
+        low=0,
+    )
     epsilon: float = parameter(
         "epsilon of the theorem on W and V; 0: n L_0/18, which its conditions like best", default=0.0, low=0
     )
@@ -79,7 +85,7 @@ class Preset(Settings):
     )
     gamma: str = parameter(
         "reading of gamma: the least probability of a query, of a query decided by an entry, the square of "
-        "the first, or any of these",
+        "the first, of a query and a multiset around it, or any of these",
         default="any",
         choices=("any", *GAMMAS),
     )
@@ -107,7 +113,7 @@ class Preset(Settings):
         choices=("fixed", "curvature"),
     )
     eta: float = parameter("step size; step t of a flow is time eta t", default=1e-6, above=0)
-    steps: int = parameter("training steps", default=1_000_000_000, low=1, high=10**15)
+    steps: int = parameter("training steps", default=10**12, low=1, high=10**15)
     detail: bool = parameter("record W and V along the run", default=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +121,7 @@ class Preset(Settings):
             object.__setattr__(self, "sequences", "distinct" if self.law == "distinct" else "all")
         if not self.loss:
             feasible = self.law in LAWS and _sizes_fit(self) and triples(self) <= MOST_TRIPLES
+            feasible = feasible or by_length(self)
             object.__setattr__(self, "loss", "exact" if feasible else "sampled")
         super().__post_init__()
 
@@ -123,7 +130,7 @@ class Preset(Settings):
         along: dict[str, Any] = {}
         if "law" in changes:
             along["sequences"] = ""
-        if changes.keys() & {"law", "L", "n", "train"}:
+        if changes.keys() & DECIDE_LOSS:
             along["loss"] = ""
         if changes.keys() & {"L"}:
             along |= {"lists": "", "permutation": "", "probabilities": ""}
@@ -138,6 +145,8 @@ class Preset(Settings):
         if "distinct" in (self.law, self.sequences) and self.n > self.L:
             yield f"n takes a whole number <= L = {self.L} for distinct tokens, got n={self.n}."
         foreign.chosen("law", self.law, LAWS)
+        if self.law not in LAWS:
+            yield from strange_tokens(self)
         for given in (given_probabilities, given_lists, given_permutation):
             given(self)
         exact = f"L={self.L}, n={self.n}, law={self.law}, at most {MOST_TRIPLES:.2g}"
@@ -152,16 +161,15 @@ class Preset(Settings):
             yield f"loss=exact takes law=distinct or iid, got law={self.law}."
         if self.loss == "exact" and self.law in LAWS and triples(self) > MOST_TRIPLES and not by_length(self):
             yield f"loss=exact takes {triples(self):.2g} numbers at {exact}; loss=sampled takes any."
-        if self.law not in LAWS and self.start == "permutation" and self.c == 0:
-            yield f"c takes a number > 0 for law={self.law}: the theorem's own needs the law's probabilities."
         if self.start != "permutation" and self.train == "attention":
             yield f"start={self.start} takes train=value or both: W never moves while V = 0."
         if by_length(self):
             rows = sequences.orbit_count(self.L, self.n, self.law, self.M)
-            if rows > sequences.MOST_ORBITS:
+            kinds = self.M + (1 if self.law == "distinct" else self.n)
+            if rows * kinds * self.M > MOST_TRIPLES:
                 yield (
-                    f"M={self.M}, n={self.n} with law={self.law} take {rows:.2g} orbits of sequences, "
-                    f"at most {sequences.MOST_ORBITS}; algorithm=descent takes any."
+                    f"M={self.M}, n={self.n} with law={self.law} take {rows:.2g} orbits of sequences for "
+                    "each list length, which is too many: take a smaller n or M, or algorithm=descent."
                 )
         if self.step == "curvature" and self.algorithm == "flow":
             yield "step=curvature takes algorithm=descent: a flow has no step size."
@@ -271,6 +279,8 @@ def records(p: Preset) -> np.ndarray:
     """The first steps one by one, then log-spaced."""
     if p.algorithm == "flow":
         return log_spaced(p.steps, dense=1, per_decade=10)
+    if p.step == "curvature":  # whose eigenvalue is the dear part of a record
+        return log_spaced(p.steps, dense=5, per_decade=8)
     return log_spaced(p.steps, dense=20, per_decade=20)
 
 
@@ -329,6 +339,13 @@ def draw_sequences(key: Key[Array, ""], p: Preset, batch: int) -> Int[Array, "ba
             f"{drawn.shape[1:]}, not ({p.n},)."
         )
     return drawn.astype(jnp.arange(1).dtype)
+
+
+def strange_tokens(p: Preset) -> Iterator[str]:
+    """What is wrong with the tokens that a law of one's own draws, if anything."""
+    drawn = np.asarray(draw_sequences(jax.random.key(0), p, 64))
+    if drawn.min() < 0 or drawn.max() >= p.L:
+        yield f"law takes tokens 0 to {p.L - 1}; {p.law} draws {drawn.min()} to {drawn.max()}."
 
 
 def permutation_matrix(rule: Any) -> Float[Array, "L L"]:
