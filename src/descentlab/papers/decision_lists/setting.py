@@ -280,7 +280,7 @@ def records(p: Preset) -> np.ndarray:
     if p.algorithm == "flow":
         return log_spaced(p.steps, dense=1, per_decade=10)
     if p.step == "curvature":  # whose eigenvalue is the dear part of a record
-        return log_spaced(p.steps, dense=5, per_decade=8)
+        return log_spaced(p.steps, dense=5, per_decade=4)
     return log_spaced(p.steps, dense=20, per_decade=20)
 
 
