@@ -47,7 +47,7 @@ def others(L: int, n: int, law: str, probabilities: tuple[float, ...]) -> tuple[
     """Counts of the tokens of a sequence around its query, and the probability of each query and row.
 
     >>> counts, weights = others(3, 2, "iid", (1 / 3, 1 / 3, 1 / 3))
-    >>> counts.astype(int).tolist(), weights.shape, round(weights.sum(), 12)
+    >>> counts.astype(int).tolist(), weights.shape, round(float(weights.sum()), 12)
     ([[2, 0, 0], [1, 1, 0], [1, 0, 1]], (3, 3), 1.0)
     """
     if law == "distinct":
@@ -67,7 +67,7 @@ def whole(L: int, n: int, law: str, probabilities: tuple[float, ...]) -> tuple[n
     """Counts of the tokens of whole sequences, and their probabilities.
 
     >>> counts, weights = whole(3, 2, "distinct", ())
-    >>> counts.astype(int).tolist(), round(weights.sum(), 12)
+    >>> counts.astype(int).tolist(), round(float(weights.sum()), 12)
     ([[1, 1, 0], [1, 0, 1], [0, 1, 1]], 1.0)
     """
     if law == "distinct":
