@@ -7,9 +7,7 @@ rolls seeds out, saves their records to an .npz and prints timings to standard o
 import argparse
 import json
 import os
-import resource
 import sys
-import time
 from pathlib import Path
 
 if "--one-core" in sys.argv and hasattr(os, "sched_setaffinity"):  # before JAX counts the cores
@@ -18,11 +16,10 @@ if "--one-core" in sys.argv and hasattr(os, "sched_setaffinity"):  # before JAX 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from timing import timings
 
-from descentlab.paper import load
 from descentlab.papers import bilinear_teachers as paper
 from descentlab.preset import SettingError, parse_settings
-from descentlab.rollout import rollout
 
 
 def export(p: paper.Preset, batches: int, out: Path) -> None:
@@ -45,28 +42,11 @@ def export(p: paper.Preset, batches: int, out: Path) -> None:
 
 def run(p: paper.Preset, seeds: int, record: np.ndarray, out: Path | None) -> dict:
     """Timings of a rollout with records, compiling apart."""
-    system = load("bilinear_teachers").system
-
-    def timed(steps: np.ndarray):
-        began, cpu = time.perf_counter(), time.process_time()
-        found = rollout(system, p, range(seeds), steps)
-        return found, time.perf_counter() - began, time.process_time() - cpu
-
-    short = np.arange(3)
-    _, first, _ = timed(short)
-    _, again, _ = timed(short)
-    found, seconds, cpu = timed(record)
+    found, measured, _ = timings("bilinear_teachers", p, seeds, record)
     if out:
         names = [str(name) for name in found.data_vars if "step" in found[name].dims]
         np.savez(out, **{name: found[name].values for name in names})  # type: ignore[arg-type]
-    return {
-        "engine": f"jax {jax.__version__}",
-        "threads": len(jax.devices()),
-        "seconds": seconds,
-        "cpu_seconds": cpu,
-        "compile_seconds": first - again,
-        "peak_kilobytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
-    }
+    return measured
 
 
 def main() -> None:

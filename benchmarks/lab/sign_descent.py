@@ -6,18 +6,15 @@ same seeds out, saves their records to an .npz and prints timings to standard ou
 
 import argparse
 import json
-import resource
 import sys
-import time
 from pathlib import Path
 
 import jax
 import numpy as np
+from timing import timings
 
-from descentlab.paper import load
 from descentlab.papers import sign_descent as paper
 from descentlab.preset import SettingError, parse_settings
-from descentlab.rollout import rollout
 
 
 def export(folder: Path, p: paper.Preset, seeds: int) -> None:
@@ -41,30 +38,12 @@ def export(folder: Path, p: paper.Preset, seeds: int) -> None:
 
 def run(p: paper.Preset, seeds: int, record: np.ndarray, out: Path | None) -> dict:
     """Timings of the rollout with all records and with the first and last only; compiling apart."""
-    system = load("sign_descent").system
-
-    def timed(steps: np.ndarray):
-        began, cpu = time.perf_counter(), time.process_time()
-        found = rollout(system, p, range(seeds), steps)
-        return found, time.perf_counter() - began, time.process_time() - cpu
-
-    short = np.arange(3)
-    _, first, _ = timed(short)
-    _, again, _ = timed(short)
-    found, seconds, cpu = timed(record)
+    found, measured, timed = timings("sign_descent", p, seeds, record)
     _, training, _ = timed(record[[0, -1]])
-    print(f"lab, {seeds} seeds: {seconds:.1f} s", file=sys.stderr, flush=True)
+    print(f"lab, {seeds} seeds: {measured['seconds']:.1f} s", file=sys.stderr, flush=True)
     if out:
         np.savez(out, **{str(name): found[name].values for name in found.data_vars})  # type: ignore[arg-type]
-    return {
-        "engine": f"jax {jax.__version__}",
-        "threads": len(jax.devices()),
-        "seconds": seconds,
-        "training_seconds": training,
-        "compile_seconds": first - again,
-        "cpu_seconds": cpu,
-        "peak_kilobytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
-    }
+    return measured | {"training_seconds": training}
 
 
 def main() -> None:

@@ -38,6 +38,12 @@ class Assumption:
     exact: bool = True
 
 
+def is_one_of(name: str, *allowed: object) -> Assumption:
+    """That a field of the preset has one of some values."""
+    words = " or ".join(str(value) for value in allowed)
+    return Assumption(f"{name} = {words}", lambda p: getattr(p, name) in allowed)
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A change that the claim must refute: of the preset, of single runs, or of the recorded data."""

@@ -93,6 +93,10 @@ class Settings:
         values = {name: v(getattr(self, name)) if callable(v) else v for name, v in changes.items()}
         return dataclasses.replace(self, **{name: parsed(known[name], v) for name, v in values.items()})
 
+    def unchecked(self: T, **values: Any) -> T:
+        """This preset with other values as they are: inside a compiled program there is nothing to check."""
+        return _unchecked(type(self), {**self.settings(), **values})
+
     def settings(self) -> dict[str, Any]:
         """The fields by name."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
@@ -104,6 +108,14 @@ class Settings:
     def derived(self) -> dict[str, float]:
         """The numbers that follow from the fields: the class's properties by name."""
         return {k: getattr(self, k) for k, v in vars(type(self)).items() if isinstance(v, property)}
+
+
+def _unchecked(cls: type[T], values: Mapping[str, Any]) -> T:
+    # Values may be tracers here: the checks of __post_init__ are for real ones only.
+    p = object.__new__(cls)
+    for name, value in values.items():
+        object.__setattr__(p, name, value)
+    return p
 
 
 def parsed(f: dataclasses.Field, value: Any) -> Any:
@@ -167,11 +179,7 @@ def preset(cls: type[T]) -> type[T]:
         return tuple(getattr(p, name) for name in leaves), tuple(getattr(p, name) for name in rest)
 
     def unflatten(static: tuple, values: tuple) -> T:
-        # Leaves may be tracers here: the checks of __post_init__ are for real values only.
-        p = object.__new__(cls)
-        for name, value in zip(rest + leaves, static + tuple(values), strict=True):
-            object.__setattr__(p, name, value)
-        return p
+        return _unchecked(cls, dict(zip(rest + leaves, static + tuple(values), strict=True)))
 
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)
     return cls

@@ -44,13 +44,13 @@ make_task, labels, predict = (jax.jit(f) for f in (dl.make_task, dl.labels, dl.p
 
 @jax.jit
 def loss_of(w: dl.Params, task: dl.Task) -> jax.Array:
-    return dl.population_loss(w, task, task.truth, task.preset)
+    return dl.population_loss(w, task)
 
 
 @jax.jit
 def measured(w: dl.Params, task: dl.Task) -> tuple[jax.Array, jax.Array, dl.Params]:
     """Loss, error and gradient."""
-    error = dl.population_error(w, task, task.truth, task.preset)
+    error = dl.population_error(w, task)
     return loss_of(w, task), error, jax.grad(loss_of)(w, task)
 
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from descentlab.claim import Assumption, Claim, Mutant
+from descentlab.claim import Assumption, Claim, Mutant, is_one_of
 from descentlab.estimate import Interval
 from descentlab.papers.bilinear_teachers import measures
 from descentlab.papers.bilinear_teachers.runs import ALL_WEIGHTS, FULL, GRIDS
@@ -14,12 +14,6 @@ from descentlab.scaling import setting
 claim = partial(Claim, presets=("tiny", "quick", "paper"))
 
 # ---------------------------------------------------------------- what is assumed
-
-
-def is_one_of(field: str, *allowed: object) -> Assumption:
-    """That a field of the preset has one of some values."""
-    words = " or ".join(str(value) for value in allowed)
-    return Assumption(f"{field} = {words}", lambda p: getattr(p, field) in allowed)
 
 
 SETTING = (

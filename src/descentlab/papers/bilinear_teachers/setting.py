@@ -281,11 +281,7 @@ def program(p: Preset) -> Preset:
     """The preset whose compiled program serves this one: the two numbers know sizes from their task alone."""
     if not bare(p):
         return p
-    # Inside a program the real-valued fields are traced, where nothing can be checked again.
-    one = object.__new__(Preset)
-    for name, value in {**p.settings(), "teacher": "cnn", "D": 2, "K": 1, "d": 1, "M": 1}.items():
-        object.__setattr__(one, name, value)
-    return one
+    return p.unchecked(teacher="cnn", D=2, K=1, d=1, M=1)
 
 
 def make_task(key: Key[Array, ""], p: Preset) -> Task | LineTask:

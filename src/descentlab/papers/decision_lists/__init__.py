@@ -32,7 +32,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, ScalarLike
 
 from descentlab.dynamics import Dynamics, descent
 from descentlab.flow import flow
@@ -146,11 +146,12 @@ def _right(logits: Array, truth: Array) -> Array:
     return right > jnp.max(jnp.where(mine, -jnp.inf, logits), axis=-1)
 
 
-def population_loss(w: Params, task: Any, truth: Array, p: Preset) -> Float[Array, ""]:
+def population_loss(w: Params, task: Task) -> Float[Array, ""]:
     """The exact expected loss: a sum over queries and the counts of the other tokens.
 
     Where attention stays uniform, over whole sequences, since all their positions share one output.
     """
+    p, truth = task.preset, task.truth
     if by_sequence(p):
         counts, weights = sequences.whole(p.L, p.n, p.law, given_probabilities(p))
         logits = jnp.asarray(counts / p.n) @ w.V.T
@@ -160,8 +161,9 @@ def population_loss(w: Params, task: Any, truth: Array, p: Preset) -> Float[Arra
     return jnp.sum(jnp.asarray(weights) * _cross_entropy(_logits_by_query(w, p), truth))
 
 
-def population_error(w: Params, task: Any, truth: Array, p: Preset) -> Float[Array, ""]:
+def population_error(w: Params, task: Task) -> Float[Array, ""]:
     """The exact probability that a position is misclassified (a tie is)."""
+    p, truth = task.preset, task.truth
     if by_sequence(p):
         counts, weights = sequences.whole(p.L, p.n, p.law, given_probabilities(p))
         logits = jnp.asarray(counts / p.n) @ w.V.T
@@ -192,7 +194,7 @@ def risk(w: Params, task: Task, samples: int | None = None) -> Float[Array, ""]:
     """The loss that is recorded: exact, or on the task's own evaluation sample (or a part of that size)."""
     p = task.preset
     if p.loss == "exact":
-        return population_loss(w, task, task.truth, p)
+        return population_loss(w, task)
     return batch_loss(w, task, sample(task.test, task, samples or p.samples))
 
 
@@ -200,7 +202,7 @@ def error(w: Params, task: Task) -> Float[Array, ""]:
     """The share of positions that are misclassified: exact, or on the evaluation sample."""
     p = task.preset
     if p.loss == "exact":
-        return population_error(w, task, task.truth, p)
+        return population_error(w, task)
     tokens, truth = sample(task.test, task, p.samples)
     return 1 - jnp.mean(_right(_logits_of_batch(w, task, tokens), truth), dtype=w.V.dtype)
 
@@ -244,14 +246,20 @@ def make_task(key: Key[Array, ""], p: Preset) -> Task | LengthTask:
     return task._replace(rate=rate)
 
 
+def given_or(given: ScalarLike, own: Float[Array, ""]) -> Float[Array, ""]:
+    """What a field gives, or where it is 0 the theorem's own."""
+    value = jnp.asarray(given, own.dtype)
+    return jnp.where(value > 0, value, own)
+
+
 def near_permutation(key: Key[Array, ""], task: Task, p: Preset) -> Task:
     """The task with V_0 = cP, plus noise of up to epsilon/2 where V is trained.
 
     c is given, or 4 n log(L)/delta, or where V is trained that of `joint_scale`.
     """
     P = permutation_matrix(task)
-    given, delta = jnp.asarray(p.c, P.dtype), task.delta[DELTAS.index(p.delta)]
-    c = jnp.where(given > 0, given, attention_scale(p.n, p.L, delta))
+    delta = task.delta[DELTAS.index(p.delta)]
+    c = given_or(p.c, attention_scale(p.n, p.L, delta))
     if p.train != "both":
         return task._replace(start=Params(jnp.zeros_like(P), c * P), c=c)
     noise = p.noise / 2 * jax.random.uniform(key, P.shape, P.dtype, -1.0, 1.0)
@@ -272,13 +280,12 @@ def joint_scale(
 
     L_0 = loss(c, epsilon) depends on both: iterated until they stay; both are nan where they do not.
     """
-    given, asked = jnp.asarray(p.c, first.dtype), jnp.asarray(p.epsilon, first.dtype)
 
     def again(_: Any, now: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         c, epsilon, _ = now
         L_0 = loss(c, epsilon)
-        epsilon = jnp.where(asked > 0, asked, p.n * L_0 / 18)
-        return jnp.where(given > 0, given, 10 * p.n**2 * L_0 / delta + 4 * epsilon * p.n), epsilon, c
+        epsilon = given_or(p.epsilon, p.n * L_0 / 18)
+        return given_or(p.c, 10 * p.n**2 * L_0 / delta + 4 * epsilon * p.n), epsilon, c
 
     c, epsilon, before = jax.lax.fori_loop(0, rounds, again, (first, jnp.zeros_like(first), first))
     settled = jnp.isfinite(c) & (jnp.abs(c - before) <= 1e-9 * jnp.abs(c))
@@ -289,13 +296,12 @@ def length_task(rule: Rule, p: Preset) -> LengthTask:
     """What the flow of one weight per list entry needs of a task."""
     delta, gamma = masses(rule)
     longest = lengths.longest(p)
-    own = attention_scale(p.n, p.L, delta[DELTAS.index(p.delta)])
-    given = jnp.asarray(p.c, jnp.float64)
+    c = given_or(p.c, attention_scale(p.n, p.L, delta[DELTAS.index(p.delta)]))
     shares = jnp.mean(rule.sizes[None, :] == jnp.arange(1, longest + 1)[:, None], axis=1, dtype=jnp.float64)
     orbits = lengths.Orbits(*map(jnp.asarray, lengths.orbits(p.L, p.n, p.law, longest)))
     sizes = (jnp.asarray(float(p.L)), jnp.asarray(float(p.n)))
     bounds = time_bounds(p.M, p.L, gamma)
-    return LengthTask(program(p), orbits, *sizes, shares, jnp.where(given > 0, given, own), bounds)
+    return LengthTask(program(p), orbits, *sizes, shares, c, bounds)
 
 
 def program(p: Preset) -> Preset:
@@ -305,11 +311,7 @@ def program(p: Preset) -> Preset:
         # Orbits of distinct tokens have one kind of other tokens at every size.
         changes |= {"L": 64, "n": 2, "M": lengths.longest(p), "law": "distinct", "loss": "exact",
                     "delta": DELTAS[0], "gamma": GAMMAS[0]}  # fmt: skip
-    # Inside a program the real-valued fields are traced, where nothing can be checked again.
-    one = object.__new__(Preset)
-    for name, value in {**p.settings(), **changes}.items():
-        object.__setattr__(one, name, value)
-    return one
+    return p.unchecked(**changes)
 
 
 # ---------------------------------------------------------------- algorithm

@@ -6,7 +6,7 @@ from functools import partial
 
 import jax
 
-from descentlab.claim import Assumption, Claim, Mutant
+from descentlab.claim import Assumption, Claim, Mutant, is_one_of
 from descentlab.estimate import Interval
 from descentlab.papers.decision_lists import measures
 from descentlab.papers.decision_lists.runs import JOINT, UNIFORM, WINDOW
@@ -15,12 +15,6 @@ from descentlab.papers.decision_lists.setting import LAWS, Preset
 claim = partial(Claim, presets=("tiny", "quick", "paper", "repeats"))
 
 # ---------------------------------------------------------------- what is assumed
-
-
-def is_one_of(field: str, *allowed: object) -> Assumption:
-    """That a field of the preset has one of some values."""
-    words = " or ".join(str(value) for value in allowed)
-    return Assumption(f"{field} = {words}", lambda p: getattr(p, field) in allowed)
 
 
 OWN_LAW = is_one_of("law", *LAWS)

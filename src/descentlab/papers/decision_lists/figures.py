@@ -416,13 +416,13 @@ FIGURES: tuple[Figure | Table, ...] = (
         "scale_and_law",
         "Gradient flow of W from V = cP. Left: population loss of the first seed, up to the first time when "
         "all sequences are certainly classified right (a disc; an arrow: within the first step). Right: "
-        "that time against c, with the bounds 4M/(log(L) gamma) for three readings of gamma and, vertical, "
+        "that time against c, with the bounds 4M/(log(L) gamma) for all readings of gamma and, vertical, "
         "c = 4n log(L)/delta of the theorem. Open arrows: the time is earlier, or later than the run.",
         draw_scale_and_law, SCALES, FLOW,
     ),
     Figure(
         "slack",
-        "The slack of the time bound with the theorem's own c, for three readings of gamma: one size varies "
+        "The slack of the time bound with the theorem's own c, for all readings of gamma: one size varies "
         "along a line, the others are fixed; right, the preset itself. Below zero the bound fails. "
         "Open arrows: the slack is larger (certified within the first step) or smaller (not within the run).",
         draw_slack, {"run": {}, **SLACK}, FLOW,
