@@ -1,0 +1,154 @@
+"""The data and the model: token indices, never one-hot vectors.
+
+A batch is B x T bytes. The output V X A e_k needs X only through h = X a_k, h_n the sum of a_k over the
+positions that hold token n; and the gradient in A e_k is g[x_t] at position t, with g = V'(V h - e_o).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, UInt
+
+from descentlab.papers.sparse_bigrams.setting import Preset, Task
+
+# Up to so many tokens a pass over all positions for each token beats indexing.
+FEW_TOKENS = 16
+# Positions of all sequences that are dealt with at once: a batch beyond is cut.
+CHUNK = 2**22
+# A word of 32 random bits gives so many tokens that their joint law is uniform up to 2^-16 of itself.
+DIGITS = 2**16
+
+
+class Params(NamedTuple):
+    """V, and A with a row for each trigger: A[k] is the paper's column A e_k, or its logits."""
+
+    V: Float[Array, "N N"]
+    A: Float[Array, "N T"]
+
+
+class Batch(NamedTuple):
+    """Tokens, triggers and next tokens."""
+
+    x: UInt[Array, "B T"]
+    k: Int[Array, " B"]
+    o: Int[Array, " B"]
+
+
+# ---------------------------------------------------------------- data
+
+
+def tokens(
+    key: Key[Array, ""], mu: Float[Array, " N"], shape: tuple[int, int], uniform: bool
+) -> UInt[Array, "B T"]:
+    """Independent tokens. Uniform ones are digits of random words in base N, several a word."""
+    B, T = shape
+    N = mu.shape[0]
+    kind = jnp.uint8 if N <= 256 else jnp.uint16
+    if not uniform:
+        u = jax.random.uniform(key, shape, jnp.float32)
+        return jnp.searchsorted(jnp.cumsum(mu)[:-1].astype(u.dtype), u, side="right").astype(kind)
+    per_word = 1
+    while N ** (per_word + 1) <= DIGITS:
+        per_word += 1
+    word = jax.random.bits(key, (B, -(-T // per_word)), "uint32")
+    digits, base = [], jnp.asarray(N, "uint32")
+    for _ in range(per_word):
+        digits.append((word % base).astype(kind))
+        word = word // base
+    return jnp.concatenate(digits, axis=1)[:, :T]
+
+
+def sample(key: Key[Array, ""], task: Task, batch: int, T: int, uniform: bool = False) -> Batch:
+    """Tokens and trigger from mu; then t ~ q^(k) and the next token from P[:, x_t]."""
+    x_key, k_key, t_key, o_key = jax.random.split(key, 4)
+    x = tokens(x_key, task.mu, (batch, T), uniform)
+
+    def pick(key: Key[Array, ""], laws: Float[Array, "B n"]) -> Int[Array, " B"]:
+        u = jax.random.uniform(key, (batch, 1), laws.dtype)
+        return jnp.sum(u >= jnp.cumsum(laws, axis=1)[:, :-1], axis=1)
+
+    k = pick(k_key, jnp.broadcast_to(task.mu, (batch, *task.mu.shape)))
+    t = task.positions[k, pick(t_key, task.weights[k])]
+    seen = jnp.take_along_axis(x, t[:, None], axis=1)[:, 0].astype(int)
+    return Batch(x, k, pick(o_key, task.P.T[seen]))
+
+
+# ---------------------------------------------------------------- model
+
+
+def attention(A: Float[Array, "N T"], p: Preset) -> Float[Array, "N T"]:
+    """The attention of each trigger: A itself, or the softmax of logits."""
+    return jax.nn.softmax(A, axis=1) if p.attention == "softmax" else A
+
+
+def _flat(x: UInt[Array, "B T"], N: int) -> Int[Array, "B T"]:
+    """The place of each token in a flattened B x N array."""
+    return jnp.arange(x.shape[0], dtype="int32")[:, None] * jnp.asarray(N, "int32") + x.astype("int32")
+
+
+def gathered(a: Float[Array, "B T"], x: UInt[Array, "B T"], N: int) -> Float[Array, "B N"]:
+    """h = X a for each sequence: the sum of a over the positions of each token."""
+    if N <= FEW_TOKENS:
+        zero = jnp.zeros((), a.dtype)
+        return jnp.stack(
+            [jnp.sum(jnp.where(x == jnp.asarray(n, x.dtype), a, zero), axis=1) for n in range(N)], axis=1
+        )
+    return jnp.zeros(x.shape[0] * N, a.dtype).at[_flat(x, N)].add(a).reshape(-1, N)
+
+
+def scattered(g: Float[Array, "B N"], x: UInt[Array, "B T"]) -> Float[Array, "B T"]:
+    """X'g for each sequence: g at the token of each position."""
+    N = g.shape[1]
+    if N <= FEW_TOKENS:
+        found = jnp.broadcast_to(g[:, :1], x.shape)
+        for n in range(1, N):
+            found = jnp.where(x == jnp.asarray(n, x.dtype), g[:, n : n + 1], found)
+        return found
+    return g.reshape(-1)[_flat(x, N)]
+
+
+def outputs(V: Float[Array, "N N"], A: Float[Array, "N T"], batch: Batch) -> Float[Array, "B N"]:
+    """V X A e_k for each sequence of a batch."""
+    return gathered(A[batch.k], batch.x, V.shape[0]) @ V.T
+
+
+def batch_loss(w: Params, batch: Batch, p: Preset) -> Float[Array, ""]:
+    """(1/2) mean over the batch of |e_o - V X A e_k|^2."""
+    target = jax.nn.one_hot(batch.o, w.V.shape[0], dtype=w.V.dtype)
+    return 0.5 * jnp.sum((target - outputs(w.V, attention(w.A, p), batch)) ** 2) / batch.k.shape[0]
+
+
+def summed_gradient(V: Float[Array, "N N"], A: Float[Array, "N T"], batch: Batch) -> Params:
+    """The gradient in V and in the attention itself, summed over the batch."""
+    N = V.shape[0]
+    h = gathered(A[batch.k], batch.x, N)
+    r = h @ V.T - jax.nn.one_hot(batch.o, N, dtype=V.dtype)
+    triggers = jax.nn.one_hot(batch.k, N, dtype=V.dtype)
+    return Params(r.T @ h, triggers.T @ scattered(r @ V, batch.x))
+
+
+def batch_gradient(key: Key[Array, ""], V: Array, A: Array, task: Task, p: Preset) -> Params:
+    """The gradient of a fresh batch in V and the attention; memory stays below that of CHUNK positions."""
+    cuts = -(-p.batch * p.T // CHUNK)
+    while p.batch % cuts:
+        cuts += 1
+    size = p.batch // cuts
+
+    def part(i: Int[Array, ""] | int) -> Params:
+        own = key if cuts == 1 else jax.random.fold_in(key, i)
+        return summed_gradient(V, A, sample(own, task, size, p.T, uniform=not p.mu))
+
+    if cuts == 1:
+        total = part(0)
+    else:
+        zero = Params(jnp.zeros_like(V), jnp.zeros_like(A))
+        total = jax.lax.fori_loop(0, cuts, lambda i, sum: jax.tree.map(jnp.add, sum, part(i)), zero)
+    return jax.tree.map(lambda g: g / p.batch, total)
+
+
+def predict(w: Params, inputs: tuple[Array, Array], p: Preset | None = None) -> Float[Array, "B N"]:
+    """V X A e_k for (tokens, triggers)."""
+    x, k = inputs
+    p = p or Preset()
+    return outputs(w.V, attention(w.A, p), Batch(x, k, k))
