@@ -88,7 +88,7 @@ def objective(task: Task, p: Preset) -> Objective:
         if p.algorithm == "population":
             g = expected(w.V, A, task)
         elif p.algorithm == "simulated":
-            g = simulated(key, w, task)
+            g = simulated(key, w, task, p.batch / p.noise)
         else:
             g = projected(batch_gradient(key, w.V, A, task, p), task.mu)
         if p.attention == "linear":
@@ -181,6 +181,8 @@ def dynamics(task: Task, p: Preset) -> Dynamics:
 
 # ---------------------------------------------------------------- probes
 
+NO_LENGTH = 1e-9  # a direction shorter than this is rounding
+
 
 def probes(p: Preset) -> dict[str, Probe]:
     """What is recorded."""
@@ -204,7 +206,7 @@ def probes(p: Preset) -> dict[str, Probe]:
         T = A.shape[1]
         size = norm_A(A - 1 / T, task) * jnp.sqrt(sizes(task, T)[1])
         along = signals(task.P, A, task).a_A * sizes(task, T)[1]
-        return along / jnp.maximum(size, jnp.finfo(A.dtype).tiny)
+        return along / jnp.maximum(size, NO_LENGTH)
 
     return {
         "excess_loss": of(
@@ -219,7 +221,7 @@ def probes(p: Preset) -> dict[str, Probe]:
         "star_error": of(star_error, "|A* - Q|_mu of A thresholded and normalised"),
         "value_cosine": of(
             lambda V, A, task: signals(V, A, task).a_V * jnp.sqrt(sizes(task, A.shape[1])[0])
-            / jnp.maximum(off(V - task.mu[:, None], task), jnp.finfo(V.dtype).tiny),
+            / jnp.maximum(off(V - task.mu[:, None], task), NO_LENGTH),
             "cosine of V - mu1' and P - mu1'",
         ),
         "attention_cosine": of(lambda V, A, task: cosine(A, task), "cosine of A - 11'/T and Q - 11'/T"),

@@ -1,1 +1,322 @@
-CLAIMS = ()
+"""The claims of sparse_bigrams: Theorems 3.1 and 4.1, and the figures."""
+
+from functools import partial
+
+import numpy as np
+import xarray as xr
+
+from descentlab.claim import Assumption, Claim, Mutant, is_one_of
+from descentlab.estimate import Interval
+from descentlab.papers.sparse_bigrams import measures
+from descentlab.papers.sparse_bigrams.runs import (
+    ACCURACY,
+    ALL_WEIGHTS,
+    AT_SCALE,
+    LINEAR,
+    POPULATION,
+    PROXIMAL,
+    REAL_AT_SCALE,
+    SAME_SIMULATED,
+    SCRATCH_AND_TUNED,
+    SGD,
+    SGD_ROUNDED,
+    SIMULATED,
+    SMALL_STEP,
+    SOFTMAX,
+    STAGE_ONE_IN_T,
+    STAGE_TWO_IN_N,
+    STAGE_TWO_IN_Q,
+    STAGE_TWO_IN_T,
+)
+from descentlab.scaling import setting
+
+claim = partial(Claim, presets=("tiny", "quick", "paper"))
+EVERYWHERE = ("tiny", "quick", "paper", "scale")
+
+# ---------------------------------------------------------------- what is assumed
+
+LINEAR_ATTENTION = is_one_of("attention", "linear")
+FROM_SCRATCH = is_one_of("start", "scratch")
+IN_O = (
+    Assumption("batch / (T eta_1)", lambda p: True, lambda p: p.batch / (p.T * p.eta_1), exact=False),
+    Assumption("lam / (level/(2Q))", lambda p: True, lambda p: p.lam * 2 * p.Q / p.level, exact=False),
+)
+THEOREM = (LINEAR_ATTENTION, FROM_SCRATCH, *IN_O)
+
+# ---------------------------------------------------------------- mutants
+
+# Exact gradients recover everything, with any step.
+EXACT = {"algorithm": "population", "reduced": False}
+DEAD = Mutant("lambda kills A", {"lam": 1.0})
+
+
+def stretched(over: str, law) -> Mutant:
+    """The data of a world in which everything after stage 1 takes longer by a function of the size."""
+
+    def later(run: xr.Dataset) -> xr.Dataset:
+        return run.assign_coords(step=run["step"] * law(float(setting(run, over))))
+
+    return Mutant(f"times grow with {over}", alter=lambda runs: {k: later(v) for k, v in runs.items()})
+
+
+def quieter_with_T(runs):  # noqa: N802, the paper's letter
+    """The data of a world in which the noise in A does not grow with T."""
+    return {k: v.assign(Delta_A=v["Delta_A"] / np.sqrt(setting(v, "T"))) for k, v in runs.items()}
+
+
+# ---------------------------------------------------------------- one task
+
+ONE_TASK = (
+    claim(
+        "population_stays_on_the_line",
+        "Lemma B.7; section 3",
+        "To rounding, population descent is the process of two numbers, V = mu1' + a_V (P - mu1') and "
+        "A = 11'/T + a_A (Q - 11'/T).",
+        measures.distance_from_line,
+        Interval(high=1e-9),
+        runs={"full": ALL_WEIGHTS, "line": POPULATION},
+        assumes=(*THEOREM, is_one_of("precision", 64)),
+        mutants=(Mutant("fresh batches", runs={"full": {"algorithm": "sgd"}}),),
+        margin="Rounding errors of 64-bit numbers accumulate far below 1e-9 over the run.",
+    ),
+    claim(
+        "value_noise_stays_small",
+        "Figure 3",
+        "|Delta_V| stays below a fifth of |P - mu1'| all along the proximal run.",
+        measures.value_noise,
+        Interval(high=0.2),
+        runs={"run": PROXIMAL},
+        assumes=THEOREM,
+        mutants=(Mutant("batches of one", {"batch": 1, "start": "line"}),),
+        margin="Small: a fifth of what is to be learned.",
+    ),
+    claim(
+        "proximal_recovers",
+        "Figure 1; Theorem 3.1",
+        "After rounding and the last stage both |A - Q|/|Q| and |V - P|/|P - mu1'| are below a tenth.",
+        measures.recovery,
+        Interval(high=0.1),
+        runs={"run": PROXIMAL},
+        assumes=THEOREM,
+        mutants=(DEAD,),
+        margin="Recovered: a tenth of the truth's size, which no eye tells from none in a heatmap.",
+    ),
+    claim(
+        "sgd_fails_with_large_step",
+        "Figure 1",
+        "SGD with the step of the proximal run ends with |A - Q| above half of |Q|.",
+        measures.failure,
+        Interval(low=0.5),
+        runs={"sgd": SGD},
+        assumes=THEOREM,
+        mutants=(Mutant("exact gradients", EXACT),),
+        margin="Failed: wrong by half of the truth's size, five times what counts as recovered.",
+    ),
+    claim(
+        "sgd_is_slow_with_small_step",
+        "Figure 1",
+        "When the proximal run has brought both signals to one half, SGD with a tenth of the step still has "
+        "|A - Q| above half of |Q|.",
+        measures.slowness,
+        Interval(low=0.5),
+        runs={"sgd": SMALL_STEP, "proximal": PROXIMAL},
+        assumes=THEOREM,
+        mutants=(Mutant("exact gradients and the large step", runs={"sgd": {**EXACT, "eta_2": lambda e: 10 * e}}),),
+        margin="Wrong by half of the truth's size, as for the large step.",
+    ),
+    claim(
+        "sgd_fails_even_after_rounding",
+        "Figure 1, with the rounding step given to SGD as well",
+        "SGD with the step of the proximal run, its A thresholded and normalised and V trained alone like the "
+        "proximal run's, ends with a relative error of A or V above a tenth.",
+        measures.recovery,
+        Interval(low=0.1),
+        runs={"run": SGD_ROUNDED},
+        assumes=THEOREM,
+        mutants=(Mutant("exact gradients", EXACT),),
+        margin="Not recovered, by the measure of the proximal claim.",
+    ),
+    claim(
+        "normalisation_helps",
+        "Figure 4",
+        "Thresholding and normalising A at the end of stage 2 at least halves the proximal run's |A - Q|.",
+        measures.normalisation,
+        Interval(high=0.5),
+        runs={"run": PROXIMAL},
+        assumes=THEOREM,
+        mutants=(DEAD,),
+        margin="A help that one sees: by half.",
+    ),
+    claim(
+        "sgd_leaves_population",
+        "Figure 3",
+        "At the end of SGD with the large step |Delta_A| exceeds the signal's part of A.",
+        measures.noise_to_signal,
+        Interval(low=1.0),
+        runs={"run": SGD},
+        assumes=THEOREM,
+        mutants=(Mutant("exact gradients", EXACT),),
+        margin="The caption says that it dominates the signal: more than as large.",
+    ),
+    claim(
+        "proximal_stays_near_population",
+        "Figure 3",
+        "At the end of the proximal run's stage 2 |Delta_A| is below half of the signal's part of A.",
+        measures.noise_to_signal,
+        Interval(high=0.5),
+        runs={"run": PROXIMAL},
+        assumes=THEOREM,
+        mutants=(Mutant("no threshold, batches of one", {"lam": 0.0, "batch": 1, "start": "line"}),),
+        margin="Near: the signal is at least twice as large.",
+    ),
+    claim(
+        "softmax_matches_linear",
+        "Figure 2",
+        "At T = 50, N = 10, Q = 2 softmax and linear attention learn A and V with cosines above 0.9.",
+        measures.likeness,
+        Interval(low=0.9),
+        runs={"softmax": SOFTMAX, "linear": LINEAR},
+        mutants=(Mutant("frozen logits", runs={"softmax": {"logit_rate": 1e-9}}),),
+        margin="Very similar: an angle of at most 26 degrees.",
+    ),
+    claim(
+        "simulation_matches_minibatches",
+        "Figure 5",
+        "At the end of stage 2 signals and distances from the line of simulated batches are those of real "
+        "ones, within a tenth.",
+        measures.simulation,
+        Interval(high=0.1),
+        runs={"real": PROXIMAL, "simulated": SIMULATED},
+        assumes=(LINEAR_ATTENTION,),
+        mutants=(Mutant("four times the variance", runs={"simulated": {"noise": 4.0}}),),
+        margin="A tenth is far below the differences that the figure shows.",
+    ),
+    claim(
+        "simulation_matches_at_scale",
+        "Figure 5",
+        "The same after twenty steps of stage 2 with T = T_scale and N = N_scale.",
+        measures.simulation,
+        Interval(high=0.1),
+        runs={"real": REAL_AT_SCALE, "simulated": SAME_SIMULATED},
+        assumes=(LINEAR_ATTENTION,),
+        mutants=(Mutant("four times the variance", runs={"simulated": {"noise": 4.0}}),),
+        presets=EVERYWHERE,
+        margin="A tenth is far below the differences that the figure shows.",
+    ),
+    claim(
+        "proximal_recovers_at_scale",
+        "Figure 5",
+        "The simulated proximal run with T = T_scale and N = N_scale recovers V and A, up to a tenth.",
+        measures.recovery,
+        Interval(high=0.1),
+        runs={"run": AT_SCALE},
+        assumes=(LINEAR_ATTENTION, FROM_SCRATCH),
+        mutants=(DEAD,),
+        presets=EVERYWHERE,
+        margin="As for the small sizes.",
+    ),
+)  # fmt: skip
+
+# ---------------------------------------------------------------- over sizes
+
+POLYNOMIAL = 4.0
+NO_DEGREE = (
+    "The theorem says poly and names no degree. Growth by a factor e with each unit of size would show as an "
+    "exponent of ten and more at the largest sizes, so that the fourth power tells the two apart."
+)
+
+OVER_SIZES = (
+    claim(
+        "stage_one_samples_in_T",
+        "Theorem 3.1",
+        "The samples of stage 1, with the batch at which noise and signal in A are as large at its end, grow "
+        "like a power of T, at least T^{1/2}.",
+        measures.exponent("T", measures.first_stage_samples),
+        Interval(low=0.5),
+        runs=STAGE_ONE_IN_T.runs,
+        assumes=THEOREM,
+        mutants=(Mutant("noise that does not grow with T", alter=quieter_with_T),),
+        margin="poly(T), against powers of log T, which over these sizes look like T^{0.2}.",
+    ),
+    claim(
+        "stage_two_samples_in_T",
+        "Theorem 3.1",
+        "The samples that bring both signals from Theta(1/(QN)) to one half, at the best batch size, grow "
+        "like log T and not like a power of T.",
+        measures.second_stage_in_T,
+        Interval(high=0.25),
+        runs=STAGE_TWO_IN_T.runs,
+        assumes=THEOREM,
+        mutants=(
+            Mutant(
+                "noise below lambda, and times that grow with T",
+                {"noise": 1e-9},
+                alter=stretched("T", lambda T: T).alter,
+            ),
+        ),
+        margin="Over these sizes log T itself looks like a power of T of about 0.15.",
+    ),
+    claim(
+        "stage_two_samples_in_N",
+        "Theorem 3.1",
+        "The samples that bring both signals to one half, at the best batch size, are polynomial in N.",
+        measures.exponent("N", measures.least_samples),
+        Interval(high=POLYNOMIAL),
+        runs=STAGE_TWO_IN_N.runs,
+        assumes=THEOREM,
+        mutants=(stretched("N", lambda N: np.exp(N / 2)),),
+        margin=NO_DEGREE,
+    ),
+    claim(
+        "stage_two_samples_in_Q",
+        "Theorem 3.1",
+        "The samples that bring both signals to one half, at the best batch size, are polynomial in Q.",
+        measures.exponent("Q", measures.least_samples),
+        Interval(high=POLYNOMIAL),
+        runs=STAGE_TWO_IN_Q.runs,
+        assumes=THEOREM,
+        mutants=(stretched("Q", np.exp),),
+        margin=NO_DEGREE,
+    ),
+    claim(
+        "stage_two_samples_in_accuracy",
+        "Theorem 3.1",
+        "The samples from the end of stage 1 to relative errors of epsilon, at the best batch size, are "
+        "polynomial in 1/epsilon.",
+        measures.in_accuracy,
+        Interval(high=POLYNOMIAL),
+        runs=ACCURACY.runs,
+        assumes=THEOREM,
+        mutants=(
+            Mutant(
+                "times that grow like exp(batch^{1/4})",
+                alter=lambda runs: {
+                    k: v.assign_coords(step=v["step"] * np.exp(measures.samples_a_step(v) ** 0.25))
+                    for k, v in runs.items()
+                },
+            ),
+        ),
+        margin=NO_DEGREE,
+    ),
+    claim(
+        "transfer_skips_stage_one",
+        "Theorem 4.1",
+        "From a correlated pre-trained V all samples of fine-tuning grow with T more slowly than those of "
+        "stage 1 from scratch, by at least T^{1/4}.",
+        measures.saved_exponent,
+        Interval(low=0.25),
+        runs=SCRATCH_AND_TUNED,
+        assumes=(LINEAR_ATTENTION, *IN_O),
+        mutants=(
+            Mutant(
+                "times that grow with T",
+                alter=lambda runs: {**runs, **stretched("T", lambda T: T).alter(
+                    {k: v for k, v in runs.items() if k.startswith("tuned")}
+                )},
+            ),
+        ),
+        margin="A saving that is a power of T; powers of log T look like less than T^{1/4} over these sizes.",
+    ),
+)  # fmt: skip
+
+CLAIMS = (*ONE_TASK, *OVER_SIZES)

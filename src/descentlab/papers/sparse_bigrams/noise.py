@@ -48,27 +48,27 @@ def position_variance(V: Array, b: Array, c: Array, task: Task) -> Float[Array, 
     return jnp.maximum(jnp.sum(VV * S) - 2 * c * jnp.sum(VV * VP) + b * jnp.sum(VV * VV), 0)
 
 
-def simulated(key: Key[Array, ""], w: Params, task: Task) -> Params:
-    """A preconditioned, projected gradient as a batch of `task.batch` sequences would give it."""
+def simulated(key: Key[Array, ""], w: Params, task: Task, batch: Array | float) -> Params:
+    """A preconditioned, projected gradient as a batch of so many sequences would give it."""
     V, A = w
     mu, (N, T) = task.mu, A.shape
     V_key, A_key, k_key = jax.random.split(key, 3)
     b, c = by_trigger(A, task)
     VV, VP = moments(V, task)
-    root_B = jnp.sqrt(task.batch)
+    error = 1 / jnp.sqrt(jnp.asarray(batch, mu.dtype))
 
     def centred(z: Float[Array, "n N"]) -> Float[Array, "n N"]:
         """Rows of covariance diag(1/mu) - 11' from white ones."""
         return z / jnp.sqrt(mu)[None, :] - (z @ jnp.sqrt(mu))[:, None]
 
     # How often each trigger occurred, over how often it should.
-    seen = 1 + centred(jax.random.normal(k_key, (1, N), mu.dtype))[0] / root_B
+    seen = 1 + centred(jax.random.normal(k_key, (1, N), mu.dtype))[0] * error
     base = mu[:, None]
     to_V = jnp.sum(mu * seen * b) * (V - base) - jnp.sum(mu * seen * c) * (task.P - base)
     white = jax.random.normal(V_key, (N, N), mu.dtype)
-    to_V = to_V + residual_root(V, b, c, task) @ centred(white) / root_B
+    to_V = to_V + residual_root(V, b, c, task) @ centred(white) * error
 
-    deviation = jnp.sqrt(position_variance(V, b, c, task) / (task.batch * mu))
+    deviation = error * jnp.sqrt(position_variance(V, b, c, task) / mu)
     z = jax.random.normal(A_key, (N, T), jnp.float32).astype(mu.dtype)
     z = z - jnp.mean(z, axis=1, keepdims=True)
     to_A = (seen * VV)[:, None] * (A - 1 / T) + (seen * VP)[:, None] / T + deviation[:, None] * z

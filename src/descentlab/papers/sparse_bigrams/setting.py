@@ -48,6 +48,9 @@ class Preset(Settings):
         choices=ALGORITHMS,
     )
     batch: int = parameter("sequences a step", default=64, low=1, high=100_000_000)
+    noise: float = parameter(
+        "algorithm=simulated: variance of the noise over that of a batch", default=1.0, low=0
+    )
     eta_1: float = parameter("step size of stage 1", default=0.05, above=0)
     eta_2: float = parameter("step size of stage 2", default=0.05, above=0)
     eta_3: float = parameter("first step size of the last stage, where V alone is trained", default=0.5, above=0)
@@ -90,6 +93,7 @@ class Preset(Settings):
             along |= {"mu": "", "P": "", "successors": _fewer(self.successors, changes["N"])}
         if changes.get("at_scale") in (True, "true"):
             along |= {"T": self.T_scale, "N": self.N_scale, "batch": self.batch_scale, "mu": "", "P": ""}
+            along["switch"] = self.switch * self.N_scale / self.N  # at the same level
         return along
 
     def conflicts(self) -> Iterator[str]:
@@ -193,9 +197,12 @@ PRESETS = {
     "tiny": Preset(T=200, steps=600, eta_1=0.1, eta_2=0.1, T_scale=2000, batch_scale=640),
     # The sizes at which proximal steps and SGD part.
     "quick": Preset(),
-    "paper": Preset(T=5000, N_scale=500),
+    "paper": Preset(T=5000, N_scale=500, batch_scale=25_600),
     # The simulation at scale: 200 MB a seed.
-    "scale": Preset(T=100_000, N=100, batch=25_600, algorithm="simulated", precision=32, N_scale=100),
+    "scale": Preset(
+        T=100_000, N=100, batch=25_600, algorithm="simulated", precision=32, switch=20.0, lam=0.02, steps=1700,
+        N_scale=100, batch_scale=25_600,
+    ),
 }
 
 
@@ -215,7 +222,6 @@ class Task(NamedTuple):
     P: Float[Array, "N N"]
     positions: Int[Array, "N Q"]
     weights: Float[Array, "N Q"]
-    batch: Float[Array, ""]
     pretrained: Float[Array, "N N"]
 
 
@@ -240,7 +246,7 @@ def random_chain(key: Key[Array, ""], mu: Float[Array, " N"], successors: int) -
 
     The mean of couplings of mu with itself, tokens in one random order against another one, shifted.
     """
-    one, other = (jax.random.permutation(k, mu.shape[0]) for k in jax.random.split(key))
+    one, other = jnp.argsort(jax.random.bits(key, (2, mu.shape[0]), "uint32"))
     joint = jnp.zeros((mu.shape[0],) * 2, mu.dtype)
     for s in range(successors):
         order = jnp.roll(one, s)
@@ -288,11 +294,13 @@ def make_task(key: Key[Array, ""], p: Preset) -> Task:
         columns = drawn / jnp.sum(drawn, axis=1, keepdims=True)
     else:
         columns = jnp.broadcast_to(jnp.asarray(weights), (p.N, p.Q))
-    pretrained = related_chain(other_key, P, mu, jnp.asarray(p.correlation, jnp.float64))
+    pretrained = P
+    if p.start == "transfer":
+        pretrained = related_chain(other_key, P, mu, jnp.asarray(p.correlation, jnp.float64))
     mu, P, columns, pretrained = (x.astype(dtype) for x in (mu, P, columns, pretrained))
-    return Task(mu, P, positions, columns, jnp.asarray(p.batch, dtype), pretrained)
+    return Task(mu, P, positions, columns, pretrained)
 
 
 def program(p: Preset) -> Preset:
-    """The preset whose compiled program serves this one: simulated noise takes the batch from the task."""
-    return p.unchecked(batch=1) if p.algorithm == "simulated" else p
+    """The preset whose compiled program serves this one: how a run starts is over once it has."""
+    return p.unchecked(start="scratch", at_scale=False, T_scale=p.T, N_scale=p.N, batch_scale=p.batch)

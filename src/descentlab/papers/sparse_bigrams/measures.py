@@ -1,0 +1,321 @@
+"""What the claims of sparse_bigrams measure on stored runs.
+
+Stage 1 may end in the mirror image, where both signals are negative: with too few samples the noise outweighs
+the first drift, 1/T. Figures and Theorem 3.1 speak of what comes after stage 1, so these seeds are left out
+there, and counted in the note `stage_one_failed`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import xarray as xr
+
+from descentlab.estimate import Broken, Estimate, mean
+from descentlab.scaling import setting, size_exponent
+from descentlab.spread import Student, Unsettled
+
+HALF = 0.5  # a signal at which stage 2 has done its work
+STAR = 0.1  # relative distance at which a pattern counts as recovered
+LEVELS = (0.32, 0.23, 0.16, 0.115, 0.08, 0.057, 0.04)  # of accuracy
+
+
+# ---------------------------------------------------------------- seeds and stages
+
+
+def passed(*runs: xr.Dataset) -> np.ndarray:
+    """Which seeds end stage 1, in all of these runs."""
+    return np.all([run["final_began"].values[:, 1] >= 0 for run in runs], axis=0)
+
+
+def kept(*runs: xr.Dataset) -> tuple[list[xr.Dataset], dict[str, float]]:
+    """The seeds that end stage 1 in all runs, and how many do not."""
+    good = passed(*runs)
+    if good.sum() == 0:
+        raise Broken("Stage 1 does not end for any seed: give it more steps, a larger batch or a smaller eta_1.")
+    return [run.isel(seed=good) for run in runs], {"stage_one_failed": float((~good).sum())}
+
+
+def last_of_stage_two(run: xr.Dataset) -> xr.Dataset:
+    """The last record of each seed before A is rounded."""
+    index = (run["stage"] <= 1).sum("step") - 1
+    return run.isel(step=index)
+
+
+def span(run: xr.Dataset) -> dict[str, tuple[float, float]]:
+    return {"step": (0.0, float(run["step"].values[-1])), "T": (float(setting(run, "T")),) * 2}
+
+
+def attention_length(run: xr.Dataset) -> xr.DataArray:
+    """|Q|_mu, by seed."""
+    return np.sqrt(run["attention_size"] ** 2 + 1 / setting(run, "T"))
+
+
+def relative_errors(run: xr.Dataset, attention: str = "attention_error") -> tuple[xr.DataArray, xr.DataArray]:
+    """|A - Q|/|Q| (or of the rounded A) and |V - P|/|P - mu1'|."""
+    return run[attention] / attention_length(run), run["value_error"] / run["value_size"]
+
+
+def worse_error(run: xr.Dataset, attention: str = "attention_error") -> xr.DataArray:
+    """The larger of the two relative errors."""
+    return np.maximum(*relative_errors(run, attention))
+
+
+# ---------------------------------------------------------------- one task
+
+
+def distance_from_line(full: xr.Dataset, line: xr.Dataset) -> Estimate:
+    """The largest difference between the signals of all weights and of two numbers, and distance off the line."""
+    gaps = [np.abs(full[a] - line[a]) for a in ("a_V", "a_A")]
+    gaps += [full["Delta_V"] / full["value_size"], full["Delta_A"] / full["attention_size"]]
+    largest = np.max([gap.max("step").values for gap in gaps], axis=0)
+    return mean(largest, range=span(full), notes={"final_a_V": full["a_V"][:, -1].mean()})
+
+
+def value_noise(run: xr.Dataset) -> Estimate:
+    """The largest |Delta_V| of a run, over |P - mu1'|."""
+    (run,), notes = kept(run)
+    return mean((run["Delta_V"] / run["value_size"]).max("step"), range=span(run), notes=notes)
+
+
+def recovery(run: xr.Dataset) -> Estimate:
+    """The larger relative error of V and A at the end of the whole algorithm."""
+    (run,), notes = kept(run)
+    end = run.isel(step=-1)
+    A, V = relative_errors(end)
+    return mean(worse_error(end), range=span(run), notes={"attention": A.mean(), "value": V.mean(), **notes})
+
+
+def failure(sgd: xr.Dataset) -> Estimate:
+    """The relative error of A at the end of SGD; what rounding would make of it is in the notes."""
+    (sgd,), notes = kept(sgd)
+    end = sgd.isel(step=-1)
+    A, V = relative_errors(end)
+    star, _ = relative_errors(end, "star_error")
+    notes |= {"value": V.mean(), "after_rounding": star.mean(), "excess_loss": end["excess_loss"].mean()}
+    return mean(A, range=span(sgd), notes=notes)
+
+
+def slowness(sgd: xr.Dataset, proximal: xr.Dataset) -> Estimate:
+    """The relative error of A by SGD with the small step when the proximal run has its signals at one half."""
+    (sgd, proximal), notes = kept(sgd, proximal)
+    times = half_time(proximal)
+    if not np.isfinite(times).all():
+        raise Broken("The proximal run does not get its signals to one half: it needs more steps.")
+    A, _ = relative_errors(sgd)
+    steps = sgd["step"].values
+    values = [np.interp(t, steps, row) for t, row in zip(times, A.transpose("seed", "step").values, strict=True)]
+    notes |= {"proximal_steps": times.mean(), "at_the_end": A[:, -1].mean()}
+    return mean(values, range=span(sgd), notes=notes)
+
+
+def normalisation(run: xr.Dataset) -> Estimate:
+    """The error of A rounded over that of A itself, at the end of stage 2."""
+    (run,), notes = kept(run)
+    end = last_of_stage_two(run)
+    notes |= {"before": end["attention_cosine"].mean(), "after": end["star_cosine"].mean()}
+    return mean(end["star_error"] / end["attention_error"], range=span(run), notes=notes)
+
+
+def noise_to_signal(run: xr.Dataset) -> Estimate:
+    """|Delta_A| over the signal's part a_A |Q - 11'/T|, at the end of stage 2; its peak is in the notes."""
+    (run,), notes = kept(run)
+    second = run.where(run["stage"] == 1)
+    ratio = second["Delta_A"] / (second["a_A"] * second["attention_size"])
+    end = last_of_stage_two(run)
+    notes |= {"peak": ratio.max("step").mean(), "a_A": end["a_A"].mean(), "Delta_A": end["Delta_A"].mean()}
+    return mean(end["Delta_A"] / (end["a_A"] * end["attention_size"]), range=span(run), notes=notes)
+
+
+def likeness(softmax: xr.Dataset, linear: xr.Dataset) -> Estimate:
+    """The smaller cosine, of the two attentions less uniform or the two V less mu1', at the end."""
+    T = setting(linear, "T")
+    found = []
+    for a, b in zip(range(softmax.sizes["seed"]), range(linear.sizes["seed"]), strict=True):
+        mu = linear["mu"].values[b]
+        logits = softmax["final_params_A"].values[a]
+        A = np.exp(logits - logits.max(1, keepdims=True))
+        A = A / A.sum(1, keepdims=True) - 1 / T
+        B = linear["final_params_A"].values[b] - 1 / T
+        V, W = (run["final_params_V"].values[i] - mu[:, None] for run, i in ((softmax, a), (linear, b)))
+        found.append(min(_cosine(A.T, B.T, mu), _cosine(V, W, mu)))
+    losses = [run["excess_loss"][:, -1].mean() / run["excess_loss"][:, 0].mean() for run in (softmax, linear)]
+    notes = {"loss_left_softmax": losses[0], "loss_left_linear": losses[1]}
+    return mean(found, range=span(linear), notes=notes)
+
+
+def _cosine(X: np.ndarray, Y: np.ndarray, mu: np.ndarray) -> float:
+    inner = [np.sum(mu * a * b) for a, b in ((X, Y), (X, X), (Y, Y))]
+    return float(inner[0] / max(math.sqrt(inner[1] * inner[2]), 1e-30))
+
+
+COMPARED = ("a_V", "a_A", "Delta_V", "Delta_A")
+
+
+def simulation(real: xr.Dataset, simulated: xr.Dataset) -> Estimate:
+    """The largest |log ratio| of mean signals and distances, simulated over real, at the end of stage 2.
+
+    Seeds of the two are unrelated: each side has its own spread, and the interval is that of the log ratio
+    that is farthest from zero.
+    """
+    (real,), failed = kept(real)
+    (simulated,), failed_too = kept(simulated)
+    ends = [last_of_stage_two(run) for run in (simulated, real)]
+    found = {}
+    for name in COMPARED:
+        logs = [np.log(np.abs(end[name].values)) for end in ends]
+        error = math.hypot(*(log.std(ddof=1) / log.size**0.5 if log.size > 1 else math.inf for log in logs))
+        found[name] = (float(logs[0].mean() - logs[1].mean()), error)
+    gap, error = max(found.values(), key=lambda pair: abs(pair[0]))
+    seeds = min(end.sizes["seed"] for end in ends)
+    notes = {f"log_ratio_of_{name}": value for name, (value, _) in found.items()}
+    notes |= failed | {"simulated_stage_one_failed": failed_too["stage_one_failed"]}
+    return Estimate(abs(gap), seeds, Student(abs(gap), error * seeds**0.5, seeds), span(real), notes)
+
+
+# ---------------------------------------------------------------- over sizes
+
+
+def samples_a_step(run: xr.Dataset) -> float:
+    """The batch, or the one whose noise is simulated."""
+    return setting(run, "batch") / setting(run, "noise")
+
+
+def half_time(run: xr.Dataset) -> np.ndarray:
+    """First record after stage 1 began at which both signals exceed one half and rounding gives the pattern."""
+    good = (run["a_V"] >= HALF) & (run["a_A"] >= HALF) & (run["star_error"] <= STAR * attention_length(run))
+    hit, steps = good.transpose("seed", "step").values, run["step"].values.astype(float)
+    return np.where(hit.any(axis=1), steps[hit.argmax(axis=1)], np.inf)
+
+
+def grouped(over: str, runs: dict[str, xr.Dataset]) -> dict[float, list[xr.Dataset]]:
+    """The runs by their size, those of one size differing in the batch."""
+    found: dict[float, list[xr.Dataset]] = {}
+    for run in runs.values():
+        found.setdefault(float(setting(run, over)), []).append(run)
+    return found
+
+
+def least_samples(group: Sequence[xr.Dataset]) -> np.ndarray:
+    """The fewest samples over the batches, by seed, to bring both signals to one half."""
+    return np.min([samples_a_step(run) * half_time(run) for run in group], axis=0)
+
+
+def first_stage_samples(group: Sequence[xr.Dataset]) -> np.ndarray:
+    """Samples of stage 1 with the batch at which the noise in A, at its end, is as large as the signal.
+
+    |Delta_A| over a_A |Q - 11'/T| is a power of the batch, fitted by seed through the batches at hand.
+    """
+    batches, ratios, steps = [], [], []
+    for run in group:
+        end = run.isel(step=-1)
+        ratio = end["Delta_A"] / (end["a_A"] * end["attention_size"])
+        ratios.append(np.where(passed(run), ratio.values, np.nan))
+        steps.append(np.where(passed(run), run["final_began"].values[:, 1], np.nan))
+        batches.append(samples_a_step(run))
+    x, y, t = np.log(batches), np.log(np.array(ratios)), np.array(steps)
+    found = []
+    for seed in range(y.shape[1]):
+        ok = np.isfinite(y[:, seed])
+        if ok.sum() < 2:
+            raise Broken(f"Stage 1 ends with fewer than two batches for seed {seed}.")
+        slope, level = np.polyfit(x[ok], y[ok, seed], 1)
+        found.append(np.exp(-level / slope) * np.nanmean(t[:, seed]))
+    return np.array(found)
+
+
+def exponent(over: str, group_samples: Callable[[Sequence[xr.Dataset]], np.ndarray]) -> Callable[..., Estimate]:
+    """The exponent in a size of the samples that a group of runs, alike but for the batch, needs."""
+
+    def measure(**runs: xr.Dataset) -> Estimate:
+        groups = grouped(over, runs)
+        values = [group_samples(group) for group in groups.values()]
+        sizes = [np.full(v.shape, size) for size, v in zip(groups, values, strict=True)]
+        estimate = size_exponent(over, sizes, values)
+        notes = {"samples_at_smallest": values[0].mean(), "samples_at_largest": values[-1].mean()}
+        notes["prefers_power_to_log"] = power_against_log(list(groups), values)
+        return replace(estimate, notes={**estimate.notes, **{k: float(v) for k, v in notes.items()}})
+
+    return measure
+
+
+def power_against_log(sizes: Sequence[float], values: Sequence[np.ndarray]) -> float:
+    """½ log(RSS of a + b log(size) / RSS of a size^p), both fitted to log samples: positive favours the power."""
+    x, y = np.log(np.array(sizes)), np.log(np.array(values)).mean(axis=1)
+
+    def rest(shape: np.ndarray) -> float:
+        return float(np.sum((y - shape - np.mean(y - shape)) ** 2))
+
+    power = float(np.sum((y - np.polyval(np.polyfit(x, y, 1), x)) ** 2))
+    # Up to its factor, a + b log(size) is r + log(size) with r above -log of the smallest size.
+    shifts = -x[0] + np.geomspace(1e-3, 1e3, 400)
+    logarithm = min(rest(np.log(r + x)) for r in shifts)
+    return 0.5 * math.log(max(logarithm, 1e-12) / max(power, 1e-12))
+
+
+def noise_over_lam(run: xr.Dataset) -> float:
+    """The noise of an off-support entry in one step, where both signals are one half, over lam.
+
+    For uniform mu: a_V sqrt(N <PSP', S>/batch) to leading order.
+    """
+    mu, P = run["mu"].values, run["P"].values
+    S = [np.diag(m) - np.outer(m, m) for m in mu]
+    variance = np.mean([np.sum((p @ s @ p.T) * s) * m.size for p, s, m in zip(P, S, mu, strict=True)])
+    return HALF * math.sqrt(variance / samples_a_step(run)) / max(setting(run, "lam"), 1e-300)
+
+
+def second_stage_in_T(**runs: xr.Dataset) -> Estimate:  # noqa: N802, the paper's letter
+    """The exponent in T of the least samples of stage 2, if noise < lam at the cheapest batch; else unsettled.
+
+    Theorem 3.1 chooses lam above the noise of a step. While a smaller batch, with noise above lam, is still
+    cheaper, the least samples say nothing about the theorem's.
+    """
+    estimate = exponent("T", least_samples)(**runs)
+    groups = grouped("T", runs)
+    cheapest = []
+    for group in groups.values():
+        samples = [np.mean(samples_a_step(run) * half_time(run)) for run in group]
+        cheapest.append(noise_over_lam(group[int(np.argmin(samples))]))
+    estimate = replace(estimate, notes={**estimate.notes, "noise_over_lam": max(cheapest)})
+    if max(cheapest) <= 1 or setting(next(iter(runs.values())), "lam") == 0:
+        return estimate
+    return replace(
+        estimate, spread=Unsettled(),
+        lacks="T so large that batches with noise below lam are the cheapest",
+    )  # fmt: skip
+
+
+def accuracy_samples(runs: dict[str, xr.Dataset]) -> list[np.ndarray]:
+    """For each accuracy, the fewest samples over the batches, by seed, that reach it in the last stage."""
+    found = []
+    for level in LEVELS:
+        each = []
+        for run in runs.values():
+            last = run.where(run["stage"] == 2, drop=True)
+            good = (worse_error(last) <= level).transpose("seed", "step").values
+            steps = last["step"].values.astype(float)
+            each.append(samples_a_step(run) * np.where(good.any(axis=1), steps[good.argmax(axis=1)], np.inf))
+        found.append(np.min(each, axis=0))
+    return found
+
+
+def in_accuracy(**runs: xr.Dataset) -> Estimate:
+    """The exponent in 1/epsilon of the samples from the end of stage 1 to relative errors of epsilon."""
+    values = accuracy_samples(runs)
+    sizes = [np.full(v.shape, 1 / level) for level, v in zip(LEVELS, values, strict=True)]
+    return size_exponent("1/epsilon", sizes, values)
+
+
+def saved_exponent(**runs: xr.Dataset) -> Estimate:
+    """The exponent in T of the samples of stage 1 from scratch over all samples of fine-tuning, by seed."""
+    scratch, tuned = (
+        grouped("T", {name: run for name, run in runs.items() if name.startswith(part)})
+        for part in ("scratch", "tuned")
+    )
+    one = [first_stage_samples(group) for group in scratch.values()]
+    other = [least_samples(group) for group in tuned.values()]
+    sizes = [np.full(v.shape, size) for size, v in zip(scratch, one, strict=True)]
+    estimate = size_exponent("T", sizes, [a / b for a, b in zip(one, other, strict=True)])
+    notes = {"saved_at_smallest": np.mean(one[0] / other[0]), "saved_at_largest": np.mean(one[-1] / other[-1])}
+    return replace(estimate, notes={**estimate.notes, **{k: float(v) for k, v in notes.items()}})

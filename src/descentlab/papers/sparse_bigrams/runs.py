@@ -1,0 +1,103 @@
+"""The runs behind claims and figures, as changes to a preset.
+
+Sizes range over seven values around the preset's own, with simulated batches, whose cost does not depend on
+their size. `noise` divides the batch, which leaves the compiled program as it is.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from descentlab.scaling import Grid
+
+# ---------------------------------------------------------------- one task
+
+PROXIMAL = {"algorithm": "proximal"}
+SGD = {"algorithm": "sgd", "refit": False}
+SMALL_STEP = {**SGD, "eta_2": lambda eta: eta / 10}
+SGD_ROUNDED = {"algorithm": "sgd", "refit": True}
+POPULATION = {"algorithm": "population", "refit": False, "reduced": True}
+ALL_WEIGHTS = {**POPULATION, "reduced": False}
+SIMULATED = {"algorithm": "simulated"}
+SIMULATED_SGD = {"algorithm": "simulated", "lam": 0.0, "refit": False}
+LAMBDAS = {
+    f"lam_{i}": {"algorithm": "proximal", "lam": lambda lam, f=factor: f * lam}
+    for i, factor in enumerate((0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0))
+}
+
+# ---------------------------------------------------------------- softmax against linear attention. Figure 2
+
+LINEAR = {
+    "T": 50, "N": 10, "Q": 2, "batch": 256, "algorithm": "sgd", "refit": False, "eta_1": 0.03, "eta_2": 0.03,
+    "steps": 2000,
+}  # fmt: skip
+SOFTMAX = {**LINEAR, "attention": "softmax", "logit_rate": 1 / 0.03}
+
+# ---------------------------------------------------------------- at scale. Figure 5
+
+AT_SCALE = {"at_scale": True, "algorithm": "simulated", "precision": 32, "steps": lambda steps: steps * 3 // 5}
+SGD_AT_SCALE = {**AT_SCALE, "lam": 0.0, "refit": False}
+# A few steps of real batches from the end of stage 1, and the same simulated.
+REAL_AT_SCALE = {
+    "at_scale": True, "algorithm": "proximal", "precision": 32, "batch": 256, "start": "line", "steps": 20,
+    "refit": False,
+}  # fmt: skip
+SAME_SIMULATED = {**REAL_AT_SCALE, "algorithm": "simulated"}
+
+# ---------------------------------------------------------------- over sizes
+
+DOUBLINGS = range(7)
+SHORT = {"algorithm": "simulated", "refit": False, "steps": 500}
+STAGE_ONE = {**SHORT, "steps": 1500, "lam": 0.0, "eta_2": 1e-12}  # and stays where it ends
+STAGE_TWO = {**SHORT, "start": "line"}
+FINE_TUNED = {**SHORT, "start": "transfer"}
+
+
+def times(factor: float) -> Callable[[Any], Any]:
+    """A setting multiplied; whole numbers stay whole."""
+    return lambda x: max(1, round(x * factor)) if isinstance(x, int) else x * factor
+
+
+def over_T(settings: dict[str, Any], power: float, batches: tuple[float, ...]) -> Grid:
+    """Sizes T/8, ..., 8T, each with batches that grow like a power of T."""
+    cells = [
+        {"T": times(2.0**j / 8), "noise": 1 / (b * (2.0**j / 8) ** power)} for j in DOUBLINGS for b in batches
+    ]
+    return Grid("T", cells, settings)
+
+
+def over_N(batches: tuple[float, ...]) -> Grid:
+    """N, 4N/3, ..., 16N with lambda in proportion to its bound a_V K_P/Q for N = 3."""
+    cells = []
+    for tokens in (3, 4, 6, 9, 14, 24, 40):
+        shrink = (3 / tokens) * (1 / 2 - 1 / tokens) / (1 / 2 - 1 / 3)
+        for b in batches:
+            cells.append({"N": tokens, "lam": times(shrink), "noise": 1 / (b * (tokens / 3) ** 0.75)})
+    return Grid("N", cells, STAGE_TWO)
+
+
+def over_Q(batches: tuple[float, ...]) -> Grid:
+    """Q from 1 to 12 with lambda in proportion to its bound a_V K_P/Q, which falls like Q^-2."""
+    cells = [
+        {"Q": places, "lam": times(4 / places**2), "noise": 1 / (b * (places / 2) ** 2)}
+        for places in (1, 2, 3, 4, 6, 8, 12)
+        for b in batches
+    ]
+    return Grid("Q", cells, {**STAGE_TWO, "steps": 1500})
+
+
+STAGE_ONE_IN_T = over_T(STAGE_ONE, 1.0, (1.0, 2.0, 4.0))
+STAGE_TWO_IN_T = over_T(STAGE_TWO, 0.5, (1 / 16, 1 / 8, 1 / 4, 1 / 2))
+FINE_TUNED_IN_T = over_T(FINE_TUNED, 0.5, (1 / 16, 1 / 8, 1 / 4, 1 / 2))
+STAGE_TWO_IN_N = over_N((1 / 16, 1 / 8, 1 / 4, 1 / 2))
+STAGE_TWO_IN_Q = over_Q((1 / 16, 1 / 8, 1 / 4, 1 / 2))
+SCRATCH_AND_TUNED = {
+    **{f"scratch_{i}": cell for i, cell in enumerate(STAGE_ONE_IN_T.runs.values())},
+    **{f"tuned_{i}": cell for i, cell in enumerate(FINE_TUNED_IN_T.runs.values())},
+}
+ACCURACY = Grid(
+    "noise", [{"noise": 4.0**-j} for j in range(-1, 7)], {"algorithm": "simulated", "start": "line", "steps": 1000}
+)  # fmt: skip
+CORRELATIONS = Grid(
+    "correlation", [{"correlation": c} for c in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)],
+    {"algorithm": "proximal", "start": "transfer"},
+)  # fmt: skip
