@@ -38,7 +38,7 @@ AT_SCALE = {"at_scale": True, "algorithm": "simulated", "precision": 32, "steps"
 SGD_AT_SCALE = {**AT_SCALE, "lam": 0.0, "refit": False}
 # A few steps of real batches from the end of stage 1, and the same simulated.
 REAL_AT_SCALE = {
-    "at_scale": True, "algorithm": "proximal", "precision": 32, "batch": 256, "start": "line", "steps": 20,
+    "at_scale": True, "algorithm": "proximal", "precision": 32, "batch": 256, "start": "line", "steps": 40,
     "refit": False,
 }  # fmt: skip
 SAME_SIMULATED = {**REAL_AT_SCALE, "algorithm": "simulated"}
@@ -46,6 +46,7 @@ SAME_SIMULATED = {**REAL_AT_SCALE, "algorithm": "simulated"}
 # ---------------------------------------------------------------- over sizes
 
 DOUBLINGS = range(7)
+BATCHES = (1 / 16, 1 / 8, 1 / 4)  # around the cheapest, in units of the preset's
 SHORT = {"algorithm": "simulated", "refit": False, "steps": 500}
 STAGE_ONE = {**SHORT, "steps": 1500, "lam": 0.0, "eta_2": 1e-12}  # and stays where it ends
 STAGE_TWO = {**SHORT, "start": "line"}
@@ -78,7 +79,7 @@ def over_N(batches: tuple[float, ...]) -> Grid:
 def over_Q(batches: tuple[float, ...]) -> Grid:
     """Q from 1 to 12 with lambda in proportion to its bound a_V K_P/Q, which falls like Q^-2."""
     cells = [
-        {"Q": places, "lam": times(4 / places**2), "noise": 1 / (b * (places / 2) ** 2)}
+        {"Q": places, "lam": times(4 / places**2), "noise": 1 / (b * (places / 2) ** 1.2)}
         for places in (1, 2, 3, 4, 6, 8, 12)
         for b in batches
     ]
@@ -86,16 +87,16 @@ def over_Q(batches: tuple[float, ...]) -> Grid:
 
 
 STAGE_ONE_IN_T = over_T(STAGE_ONE, 1.0, (1.0, 2.0, 4.0))
-STAGE_TWO_IN_T = over_T(STAGE_TWO, 0.5, (1 / 16, 1 / 8, 1 / 4, 1 / 2))
-FINE_TUNED_IN_T = over_T(FINE_TUNED, 0.5, (1 / 16, 1 / 8, 1 / 4, 1 / 2))
-STAGE_TWO_IN_N = over_N((1 / 16, 1 / 8, 1 / 4, 1 / 2))
-STAGE_TWO_IN_Q = over_Q((1 / 16, 1 / 8, 1 / 4, 1 / 2))
+STAGE_TWO_IN_T = over_T(STAGE_TWO, 0.5, BATCHES)
+FINE_TUNED_IN_T = over_T(FINE_TUNED, 0.5, BATCHES)
+STAGE_TWO_IN_N = over_N(BATCHES)
+STAGE_TWO_IN_Q = over_Q(BATCHES)
 SCRATCH_AND_TUNED = {
     **{f"scratch_{i}": cell for i, cell in enumerate(STAGE_ONE_IN_T.runs.values())},
     **{f"tuned_{i}": cell for i, cell in enumerate(FINE_TUNED_IN_T.runs.values())},
 }
 ACCURACY = Grid(
-    "noise", [{"noise": 4.0**-j} for j in range(-1, 7)], {"algorithm": "simulated", "start": "line", "steps": 1000}
+    "noise", [{"noise": 2.0**-j} for j in range(-1, 8)], {"algorithm": "simulated", "start": "line", "steps": 1000}
 )  # fmt: skip
 CORRELATIONS = Grid(
     "correlation", [{"correlation": c} for c in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)],

@@ -194,7 +194,7 @@ def given_weights(p: Preset) -> np.ndarray | None:
 
 PRESETS = {
     # For tests and a first look.
-    "tiny": Preset(T=200, steps=600, eta_1=0.1, eta_2=0.1, T_scale=2000, batch_scale=640),
+    "tiny": Preset(T=200, steps=1000, T_scale=2000, batch_scale=640),
     # The sizes at which proximal steps and SGD part.
     "quick": Preset(),
     "paper": Preset(T=5000, N_scale=500, batch_scale=25_600),
@@ -207,9 +207,9 @@ PRESETS = {
 
 
 def records(p: Preset) -> np.ndarray:
-    """The first steps one by one, then evenly; large states are looked at less often."""
-    count = 200 if p.T * p.N <= 10**6 else 60
-    return np.unique(np.append(np.arange(min(10, p.steps) + 1), np.linspace(0, p.steps, count + 1).round())).astype(int)
+    """Evenly; simulations, of which there are many, and large states are looked at less often."""
+    count = 60 if p.T * p.N > 10**6 else 100 if p.algorithm == "simulated" else 200
+    return np.unique(np.linspace(0, p.steps, min(count, p.steps) + 1).round().astype(int))
 
 
 # ---------------------------------------------------------------- task
