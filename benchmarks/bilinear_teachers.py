@@ -16,11 +16,10 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
-from sides import TORCH, Sides, commas, compare, disturbed, positive, run, say
+from sides import TORCH, Sides, commas, compare, disturbed, interleaved, positive, run, say
 
 # What the laboratory is told; the reference reads its instance.
 COMMON = (
@@ -94,31 +93,14 @@ def measure(sides: Sides, folder: Path, name: str, steps: int, repeats: int) -> 
     work = WORKLOADS[name]
     chosen, instance = work.settings(steps), folder / f"{name}_instance.npz"
     record = sides.lab("export", *chosen, "--out", str(instance))["record"]
-    lab, torch = [], []
-    for repeat in range(repeats):
-        say(f"timing {work.label}: {repeat + 1} of {repeats}")
-        lab.append(sides.lab("run", *chosen, "--record", commas(record), "--one-core"))
-        torch.append(work.reference(sides, instance, record[1:]))
-    pairs = [b["seconds"] / a["seconds"] for a, b in zip(lab, torch, strict=True)]
-    return {
-        "steps": steps,
-        "recorded_steps": len(record),
-        "lab": side(lab, steps) | {"compile_seconds": median(a["compile_seconds"] for a in lab)},
-        "torch": side(torch, steps),
-        "ratio": {"value": median(pairs), "low": min(pairs), "high": max(pairs)},
-    }
-
-
-def side(runs: list[dict], steps: int) -> dict:
-    """One side: the median of its runs."""
-    return {
-        "engine": runs[0]["engine"],
-        "threads": [r["threads"] for r in runs],
-        "microseconds": 1e6 * median(r["seconds"] for r in runs) / steps,
-        "cpu_microseconds": 1e6 * median(r["cpu_seconds"] for r in runs) / steps,
-        "peak_megabytes": max(r["peak_kilobytes"] for r in runs) / 1024,
-        "runs": [r["seconds"] for r in runs],
-    }
+    words = [*chosen, "--record", commas(record), "--one-core"]
+    return {"recorded_steps": len(record)} | interleaved(
+        work.label,
+        lambda: sides.lab("run", *words),
+        lambda: work.reference(sides, instance, record[1:]),
+        steps,
+        repeats,
+    )
 
 
 def alone(sides: Sides, steps: int, seeds: int) -> dict:

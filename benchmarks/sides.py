@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -124,6 +125,34 @@ def compare(lab: Path, reference: Path, record: list[int], allowed: dict[str, fl
                     f"{limit:.0e} is allowed. No ratio: the two sides do not compute the same thing."
                 )
     return found
+
+
+def side(runs: list[dict], steps: int) -> dict:
+    """One side: the median of its runs."""
+    return {
+        "engine": runs[0]["engine"],
+        "threads": [r["threads"] for r in runs],
+        "microseconds": 1e6 * median(r["seconds"] for r in runs) / steps,
+        "cpu_microseconds": 1e6 * median(r["cpu_seconds"] for r in runs) / steps,
+        "peak_megabytes": max(r["peak_kilobytes"] for r in runs) / 1024,
+        "runs": [r["seconds"] for r in runs],
+    }
+
+
+def interleaved(label: str, lab, reference, steps: int, repeats: int) -> dict:
+    """Both sides in turn, in microseconds a step, and the ratio pair by pair."""
+    ours, theirs = [], []
+    for repeat in range(repeats):
+        say(f"timing {label}: {repeat + 1} of {repeats}")
+        ours.append(lab())
+        theirs.append(reference())
+    pairs = [b["seconds"] / a["seconds"] for a, b in zip(ours, theirs, strict=True)]
+    return {
+        "steps": steps,
+        "lab": side(ours, steps) | {"compile_seconds": median(a["compile_seconds"] for a in ours)},
+        "torch": side(theirs, steps),
+        "ratio": {"value": median(pairs), "low": min(pairs), "high": max(pairs)},
+    }
 
 
 def positive(word: str) -> int:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from descentlab.probe import Probe as Probe
     from descentlab.probe import log_spaced as log_spaced
     from descentlab.rollout import rollout as rollout
+    from descentlab.staged import Stage as Stage
+    from descentlab.staged import staged as staged
     from descentlab.store import Store as Store
     from descentlab.system import System as System
 
@@ -53,6 +55,8 @@ _HOME = {
     "log_spaced": "probe",
     "System": "system",
     "rollout": "rollout",
+    "Stage": "staged",
+    "staged": "staged",
     "Store": "store",
 }
 

@@ -208,34 +208,36 @@ def probes(p: Preset) -> dict[str, Probe]:
         along = signals(task.P, A, task).a_A * sizes(task, T)[1]
         return along / jnp.maximum(size, NO_LENGTH)
 
+    def excess(V: Array, A: Array, task: Task) -> Array:
+        return population_loss(V, A, task) - least_loss(task)
+
+    def value_cosine(V: Array, A: Array, task: Task) -> Array:
+        along = signals(V, A, task).a_V * jnp.sqrt(sizes(task, A.shape[1])[0])
+        return along / jnp.maximum(off(V - task.mu[:, None], task), NO_LENGTH)
+
     return {
-        "excess_loss": of(
-            lambda V, A, task: population_loss(V, A, task) - least_loss(task), "population loss above that of the truth"
-        ),
+        "excess_loss": of(excess, "population loss above that of the truth"),
         "a_V": of(lambda V, A, task: signals(V, A, task).a_V, "signal of V"),
         "a_A": of(lambda V, A, task: signals(V, A, task).a_A, "signal of A"),
-        "Delta_V": of(lambda V, A, task: distances(V, A, task)[0], "|Delta_V|_mu, distance of V from the line"),
-        "Delta_A": of(lambda V, A, task: distances(V, A, task)[1], "|Delta_A|_mu, distance of A from the line"),
+        "Delta_V": of(lambda V, A, task: distances(V, A, task)[0], "|Delta_V|_mu, off the line"),
+        "Delta_A": of(lambda V, A, task: distances(V, A, task)[1], "|Delta_A|_mu, off the line"),
         "value_error": of(lambda V, A, task: off(V - task.P, task), "|V - P|_mu"),
         "attention_error": of(lambda V, A, task: norm_A(less_truth(A, task), task), "|A - Q|_mu"),
         "star_error": of(star_error, "|A* - Q|_mu of A thresholded and normalised"),
-        "value_cosine": of(
-            lambda V, A, task: signals(V, A, task).a_V * jnp.sqrt(sizes(task, A.shape[1])[0])
-            / jnp.maximum(off(V - task.mu[:, None], task), NO_LENGTH),
-            "cosine of V - mu1' and P - mu1'",
-        ),
+        "value_cosine": of(value_cosine, "cosine of V - mu1' and P - mu1'"),
         "attention_cosine": of(lambda V, A, task: cosine(A, task), "cosine of A - 11'/T and Q - 11'/T"),
         "star_cosine": of(
-            lambda V, A, task: cosine(rounded(A, p.threshold), task), "the same of A thresholded and normalised"
+            lambda V, A, task: cosine(rounded(A, p.threshold), task),
+            "the same of A thresholded and normalised",
         ),
         "stage": Probe(lambda task, p, state: state.stage, "number of the stage, from 0"),
         "P": truth(lambda task: task.P, "transition matrix", "next", "token"),
         "mu": truth(lambda task: task.mu, "law of tokens", "token"),
-        "positions": truth(lambda task: task.positions, "positions that triggers look at", "trigger", "place"),
-        "position_weights": truth(lambda task: task.weights, "weights of these positions", "trigger", "place"),
+        "positions": truth(lambda task: task.positions, "positions of triggers", "trigger", "place"),
+        "position_weights": truth(lambda task: task.weights, "their weights", "trigger", "place"),
         "value_size": truth(lambda task: jnp.sqrt(sizes(task, p.T)[0]), "|P - mu1'|_mu"),
         "attention_size": truth(lambda task: jnp.sqrt(sizes(task, p.T)[1]), "|Q - 11'/T|_mu"),
-    }  # fmt: skip
+    }
 
 
 # ---------------------------------------------------------------- paper

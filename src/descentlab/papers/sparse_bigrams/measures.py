@@ -33,7 +33,7 @@ def kept(*runs: xr.Dataset) -> tuple[list[xr.Dataset], dict[str, float]]:
     """The seeds that end stage 1 in all runs, and how many do not."""
     good = passed(*runs)
     if good.sum() == 0:
-        raise Broken("Stage 1 does not end for any seed: give it more steps, a larger batch or a smaller eta_1.")
+        raise Broken("Stage 1 ends for no seed: give it more steps, a larger batch or a smaller eta_1.")
     return [run.isel(seed=good) for run in runs], {"stage_one_failed": float((~good).sum())}
 
 
@@ -44,7 +44,9 @@ def last_of_stage_two(run: xr.Dataset) -> xr.Dataset:
 
 
 def span(run: xr.Dataset) -> dict[str, tuple[float, float]]:
-    return {"step": (0.0, float(run["step"].values[-1])), "T": (float(setting(run, "T")),) * 2}
+    """The range that a run tests."""
+    T = float(setting(run, "T"))
+    return {"step": (0.0, float(run["step"].values[-1])), "T": (T, T)}
 
 
 def attention_length(run: xr.Dataset) -> xr.DataArray:
@@ -59,15 +61,16 @@ def relative_errors(run: xr.Dataset, attention: str = "attention_error") -> tupl
 
 def worse_error(run: xr.Dataset, attention: str = "attention_error") -> xr.DataArray:
     """The larger of the two relative errors."""
-    return np.maximum(*relative_errors(run, attention))
+    A, V = relative_errors(run, attention)
+    return xr.where(A > V, A, V)
 
 
 # ---------------------------------------------------------------- one task
 
 
 def distance_from_line(full: xr.Dataset, line: xr.Dataset) -> Estimate:
-    """The largest difference between the signals of all weights and of two numbers, and distance off the line."""
-    gaps = [np.abs(full[a] - line[a]) for a in ("a_V", "a_A")]
+    """The largest difference between signals of all weights and of two numbers, and distance off the line."""
+    gaps = [abs(full[a] - line[a]) for a in ("a_V", "a_A")]
     gaps += [full["Delta_V"] / full["value_size"], full["Delta_A"] / full["attention_size"]]
     largest = np.max([gap.max("step").values for gap in gaps], axis=0)
     return mean(largest, range=span(full), notes={"final_a_V": full["a_V"][:, -1].mean()})
@@ -98,14 +101,15 @@ def failure(sgd: xr.Dataset) -> Estimate:
 
 
 def slowness(sgd: xr.Dataset, proximal: xr.Dataset) -> Estimate:
-    """The relative error of A by SGD with the small step when the proximal run has its signals at one half."""
+    """The relative error of A by SGD with a small step when the proximal run has its signals at one half."""
     (sgd, proximal), notes = kept(sgd, proximal)
     times = half_time(proximal)
     if not np.isfinite(times).all():
         raise Broken("The proximal run does not get its signals to one half: it needs more steps.")
     A, _ = relative_errors(sgd)
     steps = sgd["step"].values
-    values = [np.interp(t, steps, row) for t, row in zip(times, A.transpose("seed", "step").values, strict=True)]
+    rows = A.transpose("seed", "step").values
+    values = [np.interp(t, steps, row) for t, row in zip(times, rows, strict=True)]
     notes |= {"proximal_steps": times.mean(), "at_the_end": A[:, -1].mean()}
     return mean(values, range=span(sgd), notes=notes)
 
@@ -187,7 +191,7 @@ def samples_a_step(run: xr.Dataset) -> float:
 
 
 def half_time(run: xr.Dataset) -> np.ndarray:
-    """First record after stage 1 began at which both signals exceed one half and rounding gives the pattern."""
+    """First record at which both signals exceed one half and rounding gives the pattern; +inf if none."""
     good = (run["a_V"] >= HALF) & (run["a_A"] >= HALF) & (run["star_error"] <= STAR * attention_length(run))
     hit, steps = good.transpose("seed", "step").values, run["step"].values.astype(float)
     return np.where(hit.any(axis=1), steps[hit.argmax(axis=1)], np.inf)
@@ -229,7 +233,9 @@ def first_stage_samples(group: Sequence[xr.Dataset]) -> np.ndarray:
     return np.array(found)
 
 
-def exponent(over: str, group_samples: Callable[[Sequence[xr.Dataset]], np.ndarray]) -> Callable[..., Estimate]:
+def exponent(
+    over: str, group_samples: Callable[[Sequence[xr.Dataset]], np.ndarray]
+) -> Callable[..., Estimate]:
     """The exponent in a size of the samples that a group of runs, alike but for the batch, needs."""
 
     def measure(**runs: xr.Dataset) -> Estimate:
@@ -237,15 +243,18 @@ def exponent(over: str, group_samples: Callable[[Sequence[xr.Dataset]], np.ndarr
         values = [group_samples(group) for group in groups.values()]
         sizes = [np.full(v.shape, size) for size, v in zip(groups, values, strict=True)]
         estimate = size_exponent(over, sizes, values)
-        notes = {"samples_at_smallest": values[0].mean(), "samples_at_largest": values[-1].mean()}
-        notes["prefers_power_to_log"] = power_against_log(list(groups), values)
-        return replace(estimate, notes={**estimate.notes, **{k: float(v) for k, v in notes.items()}})
+        notes = {
+            "samples_at_smallest": float(values[0].mean()),
+            "samples_at_largest": float(values[-1].mean()),
+            "prefers_power_to_log": power_against_log(list(groups), values),
+        }
+        return replace(estimate, notes={**estimate.notes, **notes})
 
     return measure
 
 
 def power_against_log(sizes: Sequence[float], values: Sequence[np.ndarray]) -> float:
-    """½ log(RSS of a + b log(size) / RSS of a size^p), both fitted to log samples: positive favours the power."""
+    """½ log(RSS of a + b log(size) / RSS of a size^p), fitted to log samples: positive favours the power."""
     x, y = np.log(np.array(sizes)), np.log(np.array(values)).mean(axis=1)
 
     def rest(shape: np.ndarray) -> float:
@@ -269,8 +278,8 @@ def noise_over_lam(run: xr.Dataset) -> float:
     return HALF * math.sqrt(variance / samples_a_step(run)) / max(setting(run, "lam"), 1e-300)
 
 
-def second_stage_in_T(**runs: xr.Dataset) -> Estimate:  # noqa: N802, the paper's letter
-    """The exponent in T of the least samples of stage 2, if noise < lam at the cheapest batch; else unsettled.
+def second_stage_in_T(**runs: xr.Dataset) -> Estimate:
+    """The exponent in T of the least samples of stage 2; unsettled unless noise < lam at the cheapest batch.
 
     Theorem 3.1 chooses lam above the noise of a step. While a smaller batch, with noise above lam, is still
     cheaper, the least samples say nothing about the theorem's.
@@ -321,5 +330,8 @@ def saved_exponent(**runs: xr.Dataset) -> Estimate:
     other = [least_samples(group) for group in tuned.values()]
     sizes = [np.full(v.shape, size) for size, v in zip(scratch, one, strict=True)]
     estimate = size_exponent("T", sizes, [a / b for a, b in zip(one, other, strict=True)])
-    notes = {"saved_at_smallest": np.mean(one[0] / other[0]), "saved_at_largest": np.mean(one[-1] / other[-1])}
-    return replace(estimate, notes={**estimate.notes, **{k: float(v) for k, v in notes.items()}})
+    saved = {
+        f"saved_at_{which}": float(np.mean(one[i] / other[i]))
+        for which, i in (("smallest", 0), ("largest", -1))
+    }
+    return replace(estimate, notes={**estimate.notes, **saved})

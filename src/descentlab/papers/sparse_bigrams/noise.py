@@ -10,7 +10,7 @@ A e_k, over mu_k, with g = V'r. To leading order the noise of a batch is therefo
 
     in V:  Gaussian with covariance (sum_k mu_k b_k R_k) (x) (diag(1/mu) - 11') / B,
     in A:  independent for all positions, of variance <VSV', R_k> / (B mu_k), less its mean over t,
-    and:   the expected gradient of each trigger times how often the trigger occurred over how often it should.
+    and:   the expected gradient of each trigger times how often it occurred, over how often it should.
 
 Dropped are: that r and xi, and that g and x_t, depend on one another (this matters at the few positions
 where a_t or q_t is not small), correlations between the noise of V and that of A and between positions, and
@@ -33,13 +33,19 @@ def covariances(V: Float[Array, "N N"], task: Task) -> tuple[Array, Array, Array
     return jnp.diag(task.mu) - jnp.outer(task.mu, task.mu), VS @ task.P.T, VS @ V.T
 
 
-def residual_root(V: Array, b: Array, c: Array, task: Task) -> Float[Array, "N N"]:
-    """A square root of sum_k mu_k b_k R_k."""
-    mu = task.mu
-    S, VP, VV = covariances(V, task)
-    zero, one, two = jnp.sum(mu * b), jnp.sum(mu * b * c), jnp.sum(mu * b * b)
-    values, vectors = jnp.linalg.eigh(zero * S - one * (VP + VP.T) + two * VV)
-    return vectors * jnp.sqrt(jnp.maximum(values, 0))[None, :]
+def residual_root(V: Array, b: Array, c: Array, task: Task) -> Float[Array, "N 3*N"]:
+    """A square root of sum_k mu_k b_k R_k, without factorising anything but what the task brings.
+
+    With f = sum mu_k b_k, g = sum mu_k b_k c_k, h = sum mu_k b_k^2 the sum is
+    f (diag(mu) - P diag(mu) P') + (f - g^2/h) PSP' + h (g/h P - V) S (g/h P - V)', and g^2 <= f h since
+    c_k^2 <= b_k.
+    """
+    mu, P = task.mu, task.P
+    f, g, h = jnp.sum(mu * b), jnp.sum(mu * b * c), jnp.sum(mu * b * b)
+    side = jnp.sqrt(mu)
+    S = jnp.diag(side) - jnp.outer(mu, side)  # S S' is the covariance of a token
+    rest = jnp.sqrt(jnp.maximum(f - g**2 / h, 0))
+    return jnp.concatenate([jnp.sqrt(f) * task.root, rest * P @ S, jnp.sqrt(h) * (g / h * P - V) @ S], axis=1)
 
 
 def position_variance(V: Array, b: Array, c: Array, task: Task) -> Float[Array, " N"]:
@@ -65,7 +71,7 @@ def simulated(key: Key[Array, ""], w: Params, task: Task, batch: Array | float) 
     seen = 1 + centred(jax.random.normal(k_key, (1, N), mu.dtype))[0] * error
     base = mu[:, None]
     to_V = jnp.sum(mu * seen * b) * (V - base) - jnp.sum(mu * seen * c) * (task.P - base)
-    white = jax.random.normal(V_key, (N, N), mu.dtype)
+    white = jax.random.normal(V_key, (3 * N, N), mu.dtype)
     to_V = to_V + residual_root(V, b, c, task) @ centred(white) * error
 
     deviation = error * jnp.sqrt(position_variance(V, b, c, task) / mu)

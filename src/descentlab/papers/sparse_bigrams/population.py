@@ -94,8 +94,8 @@ def projected(w: Params, mu: Float[Array, " N"]) -> Params:
 class Line(NamedTuple):
     """The signals of V and A."""
 
-    a_V: Float[Array, ""]
-    a_A: Float[Array, ""]
+    a_V: Float[Array, ""]  # noqa: N815, the paper's letter
+    a_A: Float[Array, ""]  # noqa: N815
 
 
 def sizes(task: Task, T: int) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -144,7 +144,8 @@ def norm_A(A: Float[Array, "N T"], task: Task) -> Float[Array, ""]:
     return jnp.sqrt(jnp.sum(task.mu * jnp.sum(A**2, axis=1)))
 
 
-def rounded(A: Float[Array, "N T"], threshold: Float[Array, ""]) -> Float[Array, "N T"]:
+def rounded(A: Float[Array, "N T"], threshold: Float[Array, ""] | float) -> Float[Array, "N T"]:
     """A without the entries below a share of the largest of their trigger, and normalised: "the star"."""
-    kept = jnp.where(A >= threshold * jnp.max(A, axis=1, keepdims=True), A, jnp.zeros((), A.dtype))
+    least = threshold * jnp.max(A, axis=1, keepdims=True)
+    kept = jnp.where(least <= A, A, jnp.zeros((), A.dtype))
     return kept / jnp.sum(kept, axis=1, keepdims=True)

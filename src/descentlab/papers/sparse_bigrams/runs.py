@@ -34,7 +34,9 @@ SOFTMAX = {**LINEAR, "attention": "softmax", "logit_rate": 1 / 0.03}
 
 # ---------------------------------------------------------------- at scale. Figure 5
 
-AT_SCALE = {"at_scale": True, "algorithm": "simulated", "precision": 32, "steps": lambda steps: steps * 3 // 5}
+AT_SCALE = {
+    "at_scale": True, "algorithm": "simulated", "precision": 32, "steps": lambda steps: steps * 3 // 5,
+}  # fmt: skip
 SGD_AT_SCALE = {**AT_SCALE, "lam": 0.0, "refit": False}
 # A few steps of real batches from the end of stage 1, and the same simulated.
 REAL_AT_SCALE = {
@@ -67,7 +69,7 @@ def over_T(settings: dict[str, Any], power: float, batches: tuple[float, ...]) -
 
 
 def over_N(batches: tuple[float, ...]) -> Grid:
-    """N, 4N/3, ..., 16N with lambda in proportion to its bound a_V K_P/Q for N = 3."""
+    """N from 3 to 40 with lambda in proportion to its bound a_V K_P/Q."""
     cells = []
     for tokens in (3, 4, 6, 9, 14, 24, 40):
         shrink = (3 / tokens) * (1 / 2 - 1 / tokens) / (1 / 2 - 1 / 3)
@@ -77,10 +79,10 @@ def over_N(batches: tuple[float, ...]) -> Grid:
 
 
 def over_Q(batches: tuple[float, ...]) -> Grid:
-    """Q from 1 to 12 with lambda in proportion to its bound a_V K_P/Q, which falls like Q^-2."""
+    """Q from 2 to 12 with lambda in proportion to its bound a_V K_P/Q, which falls like Q^-2."""
     cells = [
-        {"Q": places, "lam": times(4 / places**2), "noise": 1 / (b * (places / 2) ** 1.2)}
-        for places in (1, 2, 3, 4, 6, 8, 12)
+        {"Q": places, "lam": times(4 / places**2), "noise": 1 / (2 * b * (places / 2) ** 1.8)}
+        for places in (2, 3, 4, 5, 6, 8, 12)
         for b in batches
     ]
     return Grid("Q", cells, {**STAGE_TWO, "steps": 1500})
@@ -96,8 +98,10 @@ SCRATCH_AND_TUNED = {
     **{f"tuned_{i}": cell for i, cell in enumerate(FINE_TUNED_IN_T.runs.values())},
 }
 ACCURACY = Grid(
-    "noise", [{"noise": 2.0**-j} for j in range(-1, 8)], {"algorithm": "simulated", "start": "line", "steps": 1000}
-)  # fmt: skip
+    "noise",
+    [{"noise": 2.0**-j} for j in range(-1, 8)],
+    {"algorithm": "simulated", "start": "line", "steps": 1000},
+)
 CORRELATIONS = Grid(
     "correlation", [{"correlation": c} for c in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)],
     {"algorithm": "proximal", "start": "transfer"},

@@ -53,8 +53,12 @@ class Preset(Settings):
     )
     eta_1: float = parameter("step size of stage 1", default=0.05, above=0)
     eta_2: float = parameter("step size of stage 2", default=0.05, above=0)
-    eta_3: float = parameter("first step size of the last stage, where V alone is trained", default=0.5, above=0)
-    logit_rate: float = parameter("attention=softmax: step of the logits over that of V", default=30.0, above=0)
+    eta_3: float = parameter(
+        "first step size of the last stage, where V alone is trained", default=0.5, above=0
+    )
+    logit_rate: float = parameter(
+        "attention=softmax: step of the logits over that of V", default=30.0, above=0
+    )
     lam: float = parameter("weight of the l1 norm of A in stage 2", default=0.01, low=0)
     switch: float = parameter("stage 1 is over once max(a_V, a_A) reaches switch/(QN)", default=0.6, above=0)
     refit: bool = parameter(
@@ -162,7 +166,7 @@ def given_mu(p: Preset) -> np.ndarray:
     return mu
 
 
-def given_P(p: Preset) -> np.ndarray | None:  # noqa: N802, the paper's letter
+def given_P(p: Preset) -> np.ndarray | None:
     """The transition matrix that the preset gives; a SettingError if it is none, or does not keep mu."""
     if not p.P:
         return None
@@ -200,8 +204,16 @@ PRESETS = {
     "paper": Preset(T=5000, N_scale=500, batch_scale=25_600),
     # The simulation at scale: 200 MB a seed.
     "scale": Preset(
-        T=100_000, N=100, batch=25_600, algorithm="simulated", precision=32, switch=20.0, lam=0.02, steps=1700,
-        N_scale=100, batch_scale=25_600,
+        T=100_000,
+        N=100,
+        batch=25_600,
+        algorithm="simulated",
+        precision=32,
+        switch=20.0,
+        lam=0.02,
+        steps=1700,
+        N_scale=100,
+        batch_scale=25_600,
     ),
 }
 
@@ -216,12 +228,16 @@ def records(p: Preset) -> np.ndarray:
 
 
 class Task(NamedTuple):
-    """The ground truth: mu, P, and the columns of Q as positions with weights, a row each."""
+    """The ground truth: mu, P, and the columns of Q as positions with weights, a row each.
+
+    `root` is a square root of the covariance of e_o given its source, diag(mu) - P diag(mu) P'.
+    """
 
     mu: Float[Array, " N"]
     P: Float[Array, "N N"]
     positions: Int[Array, "N Q"]
     weights: Float[Array, "N Q"]
+    root: Float[Array, "N N"]
     pretrained: Float[Array, "N N"]
 
 
@@ -294,11 +310,13 @@ def make_task(key: Key[Array, ""], p: Preset) -> Task:
         columns = drawn / jnp.sum(drawn, axis=1, keepdims=True)
     else:
         columns = jnp.broadcast_to(jnp.asarray(weights), (p.N, p.Q))
+    values, vectors = jnp.linalg.eigh(jnp.diag(mu) - (P * mu[None, :]) @ P.T)
+    root = vectors * jnp.sqrt(jnp.maximum(values, 0))[None, :]
     pretrained = P
     if p.start == "transfer":
         pretrained = related_chain(other_key, P, mu, jnp.asarray(p.correlation, jnp.float64))
-    mu, P, columns, pretrained = (x.astype(dtype) for x in (mu, P, columns, pretrained))
-    return Task(mu, P, positions, columns, pretrained)
+    mu, P, columns, root, pretrained = (x.astype(dtype) for x in (mu, P, columns, root, pretrained))
+    return Task(mu, P, positions, columns, root, pretrained)
 
 
 def program(p: Preset) -> Preset:
