@@ -42,6 +42,7 @@ bench: setup
 	$(BIN)/python benchmarks/torch_environment.py
 	$(BIN)/python benchmarks/sign_descent.py
 	$(BIN)/python benchmarks/bilinear_teachers.py
+	$(BIN)/python benchmarks/sparse_bigrams.py
 
 calibrate: setup
 	$(BIN)/python benchmarks/calibrate_verdicts.py
