@@ -71,7 +71,7 @@ def staged(
             ends = (state.stage == i) & stage.over(state)
             params = jax.lax.cond(ends, stage.then, _unchanged, state.params)
             began = jnp.where(ends, state.began.at[i + 1].set(state.steps), state.began)
-            state = Staged(params, state.stage + ends, state.steps, began)
+            state = Staged(params, state.stage + ends.astype(state.stage.dtype), state.steps, began)
         return state
 
     def init(key: Key[Array, ""]) -> Staged:

@@ -164,7 +164,8 @@ def dynamics(task: Task, p: Preset) -> Dynamics:
         return jnp.maximum(a.a_V, a.a_A) >= p.level * (1 - 1e-5)
 
     def late(state: Staged) -> Bool[Array, ""]:
-        return state.steps >= (1 - p.last) * p.steps
+        end = (1 - p.last) * jnp.asarray(p.steps, task.mu.dtype)
+        return state.steps.astype(end.dtype) >= end
 
     def star(w: Params) -> Params:
         return w._replace(A=rounded(w.A, p.threshold))

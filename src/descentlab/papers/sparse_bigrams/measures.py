@@ -18,7 +18,6 @@ from descentlab.spread import Student, Unsettled
 
 HALF = 0.5  # a signal at which stage 2 has done its work
 STAR = 0.1  # relative distance at which a pattern counts as recovered
-LEVELS = (0.064, 0.045, 0.032, 0.0225, 0.016, 0.0113, 0.008)  # of accuracy
 
 
 # ---------------------------------------------------------------- seeds and stages
@@ -125,8 +124,7 @@ def normalisation(run: xr.Dataset) -> Estimate:
 def noise_to_signal(run: xr.Dataset) -> Estimate:
     """|Delta_A| over the signal's part a_A |Q - 11'/T|, at the end of stage 2; its peak is in the notes."""
     (run,), notes = kept(run)
-    second = run.where(run["stage"] == 1)
-    ratio = second["Delta_A"] / (second["a_A"] * second["attention_size"])
+    ratio = (run["Delta_A"] / (run["a_A"] * run["attention_size"])).where(run["stage"] == 1)
     end = last_of_stage_two(run)
     notes |= {"peak": ratio.max("step").mean(), "a_A": end["a_A"].mean(), "Delta_A": end["Delta_A"].mean()}
     return mean(end["Delta_A"] / (end["a_A"] * end["attention_size"]), range=span(run), notes=notes)
@@ -219,7 +217,8 @@ def first_stage_samples(group: Sequence[xr.Dataset]) -> np.ndarray:
     for run in group:
         end = run.isel(step=-1)
         ratio = end["Delta_A"] / (end["a_A"] * end["attention_size"])
-        ratios.append(np.where(passed(run), ratio.values, np.nan))
+        # a_V alone may end stage 1.
+        ratios.append(np.where(passed(run) & (end["a_A"].values > 0), ratio.values, np.nan))
         steps.append(np.where(passed(run), run["final_began"].values[:, 1], np.nan))
         batches.append(samples_a_step(run))
     x, y, t = np.log(batches), np.log(np.array(ratios)), np.array(steps)
@@ -299,25 +298,15 @@ def second_stage_in_T(**runs: xr.Dataset) -> Estimate:
     )  # fmt: skip
 
 
-def accuracy_samples(runs: dict[str, xr.Dataset]) -> list[np.ndarray]:
-    """For each accuracy, the fewest samples over the batches, by seed, that reach it in the last stage."""
-    found = []
-    for level in LEVELS:
-        each = []
-        for run in runs.values():
-            last = run.where(run["stage"] == 2, drop=True)
-            good = (worse_error(last) <= level).transpose("seed", "step").values
-            steps = last["step"].values.astype(float)
-            each.append(samples_a_step(run) * np.where(good.any(axis=1), steps[good.argmax(axis=1)], np.inf))
-        found.append(np.min(each, axis=0))
-    return found
-
-
-def in_accuracy(**runs: xr.Dataset) -> Estimate:
-    """The exponent in 1/epsilon of the samples from the end of stage 1 to relative errors of epsilon."""
-    values = accuracy_samples(runs)
-    sizes = [np.full(v.shape, 1 / level) for level, v in zip(LEVELS, values, strict=True)]
-    return size_exponent("1/epsilon", sizes, values)
+def error_in_samples(**runs: xr.Dataset) -> Estimate:
+    """The exponent, in the samples, of the larger relative error at the end: -1/degree of the polynomial."""
+    ends = [run.isel(step=-1) for run in runs.values()]
+    samples = [
+        np.full(run.sizes["seed"], samples_a_step(run) * float(run["step"].values[-1]))
+        for run in runs.values()
+    ]
+    estimate = size_exponent("samples", samples, [worse_error(end).values for end in ends])
+    return replace(estimate, notes={**estimate.notes, "degree": -1 / min(estimate.value, -1e-9)})
 
 
 def saved_exponent(**runs: xr.Dataset) -> Estimate:

@@ -130,7 +130,7 @@ def summed_gradient(V: Float[Array, "N N"], A: Float[Array, "N T"], batch: Batch
 
 def batch_gradient(key: Key[Array, ""], V: Array, A: Array, task: Task, p: Preset) -> Params:
     """The gradient of a fresh batch in V and the attention; memory stays below that of CHUNK positions."""
-    cuts = -(-p.batch * p.T // CHUNK)
+    cuts = min(p.batch, -(-p.batch * p.T // CHUNK))
     while p.batch % cuts:
         cuts += 1
     size = p.batch // cuts

@@ -24,10 +24,14 @@ def inner(X: Float[Array, "n N"], Y: Float[Array, "n N"], mu: Float[Array, " N"]
     return jnp.sum(mu[None, :] * X * Y)
 
 
+def overlap(A: Float[Array, "N T"], task: Task) -> Float[Array, " N"]:
+    """<q^(k), a_k> for each trigger."""
+    return jnp.sum(task.weights * jnp.take_along_axis(A, task.positions, axis=1), axis=1)
+
+
 def by_trigger(A: Float[Array, "N T"], task: Task) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
     """|a_k|^2 and <q^(k), a_k> for each trigger."""
-    overlap = jnp.sum(task.weights * jnp.take_along_axis(A, task.positions, axis=1), axis=1)
-    return jnp.sum(A**2, axis=1), overlap
+    return jnp.sum(A**2, axis=1), overlap(A, task)
 
 
 def moments(V: Float[Array, "N N"], task: Task) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -123,12 +127,11 @@ def from_line(w: Line, task: Task, T: int) -> Params:
 
 
 def signals(V: Float[Array, "N N"], A: Float[Array, "N T"], task: Task) -> Line:
-    """The coordinates of V and A along the line."""
+    """The coordinates of V and A along the line, for 1'A = 1'."""
     mu, T = task.mu, A.shape[1]
     K_P, K_Q = sizes(task, T)
     base = mu[:, None]
-    _, overlaps = by_trigger(A, task)
-    along = jnp.sum(mu * overlaps) - jnp.sum(mu * jnp.sum(A, axis=1)) / T
+    along = jnp.sum(mu * overlap(A, task)) - 1 / T
     tiny = jnp.finfo(V.dtype).tiny
     return Line(inner(V - base, task.P - base, mu) / jnp.maximum(K_P, tiny), along / jnp.maximum(K_Q, tiny))
 

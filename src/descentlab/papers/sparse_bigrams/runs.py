@@ -99,7 +99,7 @@ SCRATCH_AND_TUNED = {
 }
 ACCURACY = Grid(
     "noise",
-    [{"noise": 2.0**-j} for j in range(-1, 8)],
+    [{"noise": 2.0**-j} for j in range(-1, 10)],
     {"algorithm": "simulated", "start": "line", "steps": 1000},
 )
 CORRELATIONS = Grid(

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from descentlab.errors import SettingError
 from descentlab.numerics import float_dtype
-from descentlab.preset import Settings, parameter, preset
+from descentlab.preset import TRUE, Settings, parameter, preset
 
 ALGORITHMS = ("sgd", "proximal", "population", "simulated")
 # A, its gradient, noise and update: what a step of one seed holds at once.
@@ -49,7 +49,7 @@ class Preset(Settings):
     )
     batch: int = parameter("sequences a step", default=64, low=1, high=100_000_000)
     noise: float = parameter(
-        "algorithm=simulated: variance of the noise over that of a batch", default=1.0, low=0
+        "algorithm=simulated: variance of the noise over that of a batch", default=1.0, above=0
     )
     eta_1: float = parameter("step size of stage 1", default=0.05, above=0)
     eta_2: float = parameter("step size of stage 2", default=0.05, above=0)
@@ -95,8 +95,9 @@ class Preset(Settings):
         along: dict[str, Any] = {}
         if "N" in changes:
             along |= {"mu": "", "P": "", "successors": _fewer(self.successors, changes["N"])}
-        if changes.get("at_scale") in (True, "true"):
+        if str(changes.get("at_scale")).lower() in TRUE:
             along |= {"T": self.T_scale, "N": self.N_scale, "batch": self.batch_scale, "mu": "", "P": ""}
+            along["successors"] = _fewer(self.successors, self.N_scale)
             along["switch"] = self.switch * self.N_scale / self.N  # at the same level
         return along
 
@@ -108,7 +109,9 @@ class Preset(Settings):
             yield f"successors takes a whole number < N = {self.N}, got successors={self.successors}."
         given_mu(self)
         given_P(self)
-        given_weights(self)
+        weights = given_weights(self)
+        if self.Q == self.T and weights is not None and np.ptp(weights) < 1e-9:
+            yield f"Q takes a whole number < T = {self.T} for equal weights, got Q={self.Q}."
         if self.needed_bytes > MOST_BYTES:
             yield (
                 f"T={self.T}, N={self.N} take {self.needed_bytes / 1e9:.3g} GB a seed, at most "
@@ -122,7 +125,7 @@ class Preset(Settings):
             yield f"correlation takes -1 or 1 for N = 2, got correlation={self.correlation:g}."
 
     @property
-    def level(self) -> float:
+    def level(self) -> Any:
         """The signal at which stage 1 ends, Theta(1/(QN)). Theorem 3.1."""
         return self.switch / (self.Q * self.N)
 
@@ -149,7 +152,7 @@ def on_line(p: Preset) -> bool:
 def _numbers(field: str, text: str, example: str) -> np.ndarray:
     try:
         found = np.array(json.loads(text), dtype=float)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         found = np.array(np.nan)
     if not np.isfinite(found).all():
         raise SettingError(f"{field} takes numbers such as {example}, got {field}={text}.")
@@ -321,4 +324,5 @@ def make_task(key: Key[Array, ""], p: Preset) -> Task:
 
 def program(p: Preset) -> Preset:
     """The preset whose compiled program serves this one: how a run starts is over once it has."""
-    return p.unchecked(start="scratch", at_scale=False, T_scale=p.T, N_scale=p.N, batch_scale=p.batch)
+    same = {"at_scale": False, "T_scale": p.T, "N_scale": p.N, "batch_scale": p.batch}
+    return p.unchecked(start="scratch", reduced=on_line(p), **same)
