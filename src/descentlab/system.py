@@ -91,7 +91,9 @@ class System:
             def here(*each):
                 bytes_each = sum(x.nbytes // x.shape[0] for x in jax.tree.leaves(each) if x.ndim)
                 local = jax.tree.leaves(each)[0].shape[0]
-                batch = max(1, min(local, CACHE_BYTES // max(1, bytes_each)))
+                fitting = max(1, min(local, CACHE_BYTES // max(1, bytes_each)))
+                # A rest would be a second copy of the program, and as long to compile.
+                batch = max(n for n in range(1, fitting + 1) if local % n == 0)
                 return jax.lax.map(
                     lambda e: function(*e, *same), each, batch_size=batch if batch > 1 else None
                 )

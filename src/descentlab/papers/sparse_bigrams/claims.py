@@ -211,7 +211,7 @@ ONE_TASK = (
     claim(
         "simulation_matches_at_scale",
         "Figure 5",
-        "On average over the first forty steps of stage 2 with T = T_scale and N = N_scale, signals and "
+        "On average over the first twenty steps of stage 2 with T = T_scale and N = N_scale, signals and "
         "|Delta_A| of simulated batches are those of real ones, within a tenth.",
         measures.simulation(*measures.SIGNALS),
         Interval(high=0.1),

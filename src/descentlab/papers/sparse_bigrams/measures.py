@@ -185,7 +185,8 @@ def simulation(*names: str) -> Callable[..., Estimate]:
 
 def samples_a_step(run: xr.Dataset) -> float:
     """The batch, or the one whose noise is simulated."""
-    return setting(run, "batch") / setting(run, "noise")
+    noise = setting(run, "noise")
+    return setting(run, "batch") / noise if noise > 0 else math.inf
 
 
 def half_time(run: xr.Dataset) -> np.ndarray:
@@ -298,14 +299,17 @@ def second_stage_in_T(**runs: xr.Dataset) -> Estimate:
     )  # fmt: skip
 
 
+def errors_and_samples(runs: dict[str, xr.Dataset]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The samples of each run, and the larger relative error at its end, by seed."""
+    samples = [samples_a_step(run) * float(run["step"].values[-1]) for run in runs.values()]
+    return np.array(samples), [worse_error(run.isel(step=-1)).values for run in runs.values()]
+
+
 def error_in_samples(**runs: xr.Dataset) -> Estimate:
     """The exponent, in the samples, of the larger relative error at the end: -1/degree of the polynomial."""
-    ends = [run.isel(step=-1) for run in runs.values()]
-    samples = [
-        np.full(run.sizes["seed"], samples_a_step(run) * float(run["step"].values[-1]))
-        for run in runs.values()
-    ]
-    estimate = size_exponent("samples", samples, [worse_error(end).values for end in ends])
+    samples, errors = errors_and_samples(runs)
+    sizes = [np.full(own.shape, n) for n, own in zip(samples, errors, strict=True)]
+    estimate = size_exponent("samples", sizes, errors)
     return replace(estimate, notes={**estimate.notes, "degree": -1 / min(estimate.value, -1e-9)})
 
 

@@ -40,7 +40,7 @@ AT_SCALE = {
 SGD_AT_SCALE = {**AT_SCALE, "lam": 0.0, "refit": False}
 # A few steps of real batches from the end of stage 1, and the same simulated.
 REAL_AT_SCALE = {
-    "at_scale": True, "algorithm": "proximal", "precision": 32, "batch": 256, "start": "line", "steps": 40,
+    "at_scale": True, "algorithm": "proximal", "precision": 32, "batch": 256, "start": "line", "steps": 20,
     "refit": False,
 }  # fmt: skip
 SAME_SIMULATED = {**REAL_AT_SCALE, "algorithm": "simulated"}
@@ -90,7 +90,7 @@ def over_Q(batches: tuple[float, ...]) -> Grid:
 
 STAGE_ONE_IN_T = over_T(STAGE_ONE, 1.0, (1.0, 2.0, 4.0))
 STAGE_TWO_IN_T = over_T(STAGE_TWO, 0.5, BATCHES)
-FINE_TUNED_IN_T = over_T(FINE_TUNED, 0.5, BATCHES)
+FINE_TUNED_IN_T = over_T(FINE_TUNED, 0.5, (*BATCHES, 1 / 2))
 STAGE_TWO_IN_N = over_N(BATCHES)
 STAGE_TWO_IN_Q = over_Q(BATCHES)
 SCRATCH_AND_TUNED = {

@@ -49,7 +49,7 @@ class Preset(Settings):
     )
     batch: int = parameter("sequences a step", default=64, low=1, high=100_000_000)
     noise: float = parameter(
-        "algorithm=simulated: variance of the noise over that of a batch", default=1.0, above=0
+        "algorithm=simulated: variance of the noise over that of a batch", default=1.0, low=0
     )
     eta_1: float = parameter("step size of stage 1", default=0.05, above=0)
     eta_2: float = parameter("step size of stage 2", default=0.05, above=0)
@@ -223,7 +223,7 @@ PRESETS = {
 
 def records(p: Preset) -> np.ndarray:
     """Evenly; simulations, of which there are many, and large states are looked at less often."""
-    count = 60 if p.T * p.N > 10**6 else 100 if p.algorithm == "simulated" else 200
+    count = 60 if p.algorithm == "simulated" or p.T * p.N > 10**6 else 200
     return np.unique(np.linspace(0, p.steps, min(count, p.steps) + 1).round().astype(int))
 
 
