@@ -93,7 +93,8 @@ class System:
                 local = jax.tree.leaves(each)[0].shape[0]
                 fitting = max(1, min(local, CACHE_BYTES // max(1, bytes_each)))
                 # A rest would be a second copy of the program, and as long to compile.
-                batch = max(n for n in range(1, fitting + 1) if local % n == 0)
+                even = max(n for n in range(1, fitting + 1) if local % n == 0)
+                batch = even if 2 * even >= fitting else fitting
                 return jax.lax.map(
                     lambda e: function(*e, *same), each, batch_size=batch if batch > 1 else None
                 )

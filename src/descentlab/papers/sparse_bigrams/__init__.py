@@ -145,7 +145,7 @@ def proximal_step(eta: Any, lam: Any) -> Callable[..., Params]:
 
 
 def value_step(eta: Any, Q: int) -> Callable[..., Params]:
-    """A step of V alone. The loss bends like |A|^2_mu >= 1/Q, and steps fall like Q over their number."""
+    """A step of V alone. The loss bends like |A|^2_mu >= 1/Q, and steps fall like 2Q over their number."""
 
     def update(w: Params, gradient: Params, t: Int[Array, ""]) -> Params:
         rate = eta / (1 + eta * t.astype(w.V.dtype) / (2 * Q))

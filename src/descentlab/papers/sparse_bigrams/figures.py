@@ -331,9 +331,10 @@ def draw_sizes(**data: Data) -> Canvas:
         else:
             of = measures.first_stage_samples if stage == "one" else measures.least_samples
             x, y = needs(of, size, own)
-        law = power_law(axes[0, i], f"stage_{stage}_samples_in_{size}", own, x, y, *look)
-        laws[i].append(f"{look[0] if size == 'T' else 'exponent'}: {law}")
-        if name == "two_T":
+        claim = "cheapest_stage_two_in_T" if stage == "cheapest" else f"stage_{stage}_samples_in_{size}"
+        law = power_law(axes[0, i], claim, own, x, y, *look)
+        laws[i].append(f"{TITLES.get(name, 'exponent')}: {law}")
+        if stage == "cheapest":
             guides = {"slope 1": (DASHED, x), "slope 1/2": (DOTTED, x**0.5), "log $T$": (DASH_DOT, np.log(x))}
             for label, (line, shape) in guides.items():
                 axes[0, 0].plot(x, np.min(y) / 2 * shape / shape[0], lw=0.8, ls=line, label=label, **BEHIND)
@@ -399,10 +400,12 @@ def rows_controls(**data: Data) -> tuple[list[str], list[list[Any]]]:
 
 # ---------------------------------------------------------------- all of them
 
+TITLES = {"one_T": "stage 1", "two_T": r"stage 2, noise < $\lambda$", "cheapest_T": "cheapest stage 2"}
 # With their panels.
 STAGES = {
     "one_T": (runs.STAGE_ONE_IN_T, 0, "stage 1", VERMILION, "s"),
-    "two_T": (runs.STAGE_TWO_IN_T, 0, "stage 2", BLUE, "o"),
+    "two_T": (runs.STAGE_TWO_IN_T, 0, r"stage 2, noise below $\lambda$", PURPLE, "^"),
+    "cheapest_T": (runs.CHEAPEST_IN_T, 0, "stage 2, cheapest batch", BLUE, "o"),
     "two_N": (runs.STAGE_TWO_IN_N, 1, "stage 2", BLUE, "o"),
     "two_Q": (runs.STAGE_TWO_IN_Q, 2, "stage 2", BLUE, "o"),
     "two_accuracy": (runs.ACCURACY, 3, "stage 2 and last stage", GREEN, "D"),
@@ -448,7 +451,8 @@ FIGURES: tuple[Figure | Table, ...] = (
         "One less the cosine with the ground truth, until A is rounded: of A - 11'/T as it is, and if A were "
         "thresholded and normalised at this step; and of V - mu1'. Medians over seeds and their range; grey: "
         "the end of stage 1. Figure 4.",
-        draw_similarity, {"proximal": runs.PROXIMAL, "sgd": runs.SGD}, ("normalisation_helps",),
+        draw_similarity, {"proximal": runs.PROXIMAL, "sgd": runs.SGD},
+        ("normalisation_helps", "proximal_beats_sgd"),
     ),
     Figure(
         "figure_5",
@@ -465,17 +469,18 @@ FIGURES: tuple[Figure | Table, ...] = (
     Figure(
         "figure_6",
         "Transfer. Left: samples of stage 1 from scratch, and of fine-tuning a pre-trained V until both "
-        "signals are one half and rounding gives the pattern, each at its best batch, against T; above, the "
-        "exponent of their quotient and its 95 % interval. Right: samples of fine-tuning with the preset's "
-        "batch against the correlation of the pre-trained P^ with P. Medians over seeds and their range; "
-        "open marks leave out seeds that do not get there. Theorem 4.1.",
+        "signals are one half and rounding gives the pattern, each at its cheapest batch, against T; above, "
+        "the exponent of their quotient and its 95 % interval. Right: samples of fine-tuning with the "
+        "preset's batch against the correlation of the pre-trained P^ with P. Medians over seeds and their "
+        "range; open marks leave out seeds that do not get there. Theorem 4.1.",
         draw_transfer, {"scratch": runs.PROXIMAL, **runs.SCRATCH_AND_TUNED, **runs.CORRELATIONS.runs},
         ("transfer_skips_stage_one",),
     ),
     Figure(
         "samples_over_sizes",
         "Samples of stage 1, at the batch with which noise and signal in A are as large at its end; of stage "
-        "2, until both signals are one half, at the best batch; and the larger relative error of A and V "
+        "2, until both signals are one half and rounding gives the pattern, at a batch whose noise is below "
+        "lambda and at the cheapest one that serves all seeds; and the larger relative error of A and V "
         "that the whole algorithm leaves, against its samples after stage 1. Medians over seeds and their "
         "range, power laws with their exponents and 95 % intervals, and guides in grey; open marks leave "
         "out seeds that fail. Theorem 3.1.",
@@ -496,6 +501,6 @@ FIGURES: tuple[Figure | Table, ...] = (
         "Relative errors |A - Q|/|Q| of A at the end of stage 2 and of A rounded, and |V - P|/|P - mu1'| in "
         "the end: medians over seeds and their range, without seeds whose stage 1 failed.",
         rows_controls, FOUR,
-        ("proximal_recovers", "sgd_fails_with_large_step", "sgd_fails_even_after_rounding"),
+        ("stage_one_ends", "proximal_recovers", "sgd_fails_with_large_step", "sgd_fails_even_after_rounding"),
     ),
 )  # fmt: skip

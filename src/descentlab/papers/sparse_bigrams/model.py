@@ -14,8 +14,8 @@ from descentlab.papers.sparse_bigrams.setting import Preset, Task
 
 # Up to so many tokens a pass over all positions for each token beats indexing.
 FEW_TOKENS = 16
-# Positions of all sequences that are dealt with at once: a batch beyond is cut.
-CHUNK = 2**22
+# Positions of all sequences that are dealt with at once: a batch beyond is cut, which keeps it in the cache.
+CHUNK = 2**18
 # A word of 32 random bits gives so many tokens that their joint law is uniform up to 2^-16 of itself.
 DIGITS = 2**16
 
@@ -130,10 +130,10 @@ def summed_gradient(V: Float[Array, "N N"], A: Float[Array, "N T"], batch: Batch
 
 def batch_gradient(key: Key[Array, ""], V: Array, A: Array, task: Task, p: Preset) -> Params:
     """The gradient of a fresh batch in V and the attention; memory stays below that of CHUNK positions."""
-    cuts = min(p.batch, -(-p.batch * p.T // CHUNK))
-    while p.batch % cuts:
-        cuts += 1
-    size = p.batch // cuts
+    size = max(1, min(p.batch, CHUNK // max(p.T, p.N)))
+    while p.batch % size:
+        size -= 1
+    cuts = p.batch // size
 
     def part(i: Int[Array, ""] | int) -> Params:
         own = key if cuts == 1 else jax.random.fold_in(key, i)

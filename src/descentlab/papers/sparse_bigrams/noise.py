@@ -54,6 +54,16 @@ def position_variance(V: Array, b: Array, c: Array, task: Task) -> Float[Array, 
     return jnp.maximum(jnp.sum(VV * S) - 2 * c * jnp.sum(VV * VP) + b * jnp.sum(VV * VV), 0)
 
 
+def white_rows(key: Key[Array, ""], N: int, T: int) -> Float[Array, "N T"]:
+    """White noise less its mean over positions, row by row: at scale all rows at once leave the cache."""
+
+    def row(key: Key[Array, ""]) -> Float[Array, " T"]:
+        z = jax.random.normal(key, (T,), jnp.float32)
+        return z - jnp.mean(z)
+
+    return jax.lax.map(row, jax.random.split(key, N))
+
+
 def simulated(key: Key[Array, ""], w: Params, task: Task, batch: Array | float) -> Params:
     """A preconditioned, projected gradient as a batch of so many sequences would give it."""
     V, A = w
@@ -75,8 +85,7 @@ def simulated(key: Key[Array, ""], w: Params, task: Task, batch: Array | float) 
     to_V = to_V + residual_root(V, b, c, task) @ centred(white) * error
 
     deviation = error * jnp.sqrt(position_variance(V, b, c, task) / mu)
-    z = jax.random.normal(A_key, (N, T), jnp.float32).astype(mu.dtype)
-    z = z - jnp.mean(z, axis=1, keepdims=True)
+    z = white_rows(A_key, N, T).astype(mu.dtype)
     to_A = (seen * VV)[:, None] * (A - 1 / T) + (seen * VP)[:, None] / T + deviation[:, None] * z
     rows = jnp.arange(N)[:, None]
     return Params(to_V, to_A.at[rows, task.positions].add(-(seen * VP)[:, None] * task.weights))

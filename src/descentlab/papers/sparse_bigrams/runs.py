@@ -18,7 +18,6 @@ SGD_ROUNDED = {"algorithm": "sgd", "refit": True}
 POPULATION = {"algorithm": "population", "refit": False, "reduced": True}
 ALL_WEIGHTS = {**POPULATION, "reduced": False}
 SIMULATED = {"algorithm": "simulated"}
-SIMULATED_SGD = {"algorithm": "simulated", "lam": 0.0, "refit": False}
 LAMBDAS = {
     f"lam_{i}": {"algorithm": "proximal", "lam": lambda lam, f=factor: f * lam}
     for i, factor in enumerate((0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0))
@@ -48,7 +47,8 @@ SAME_SIMULATED = {**REAL_AT_SCALE, "algorithm": "simulated"}
 # ---------------------------------------------------------------- over sizes
 
 DOUBLINGS = range(7)
-BATCHES = (1 / 16, 1 / 8, 1 / 4)  # around the cheapest, in units of the preset's
+# Batches in units of the preset's: around the cheapest, and with the noise of a step at half of lambda.
+BATCHES, ABOVE_NOISE = (1 / 16, 1 / 8, 1 / 4, 1 / 2), 32.0
 SHORT = {"algorithm": "simulated", "refit": False, "steps": 500}
 STAGE_ONE = {**SHORT, "steps": 1500, "lam": 0.0, "eta_2": 1e-12}  # and stays where it ends
 STAGE_TWO = {**SHORT, "start": "line"}
@@ -89,8 +89,9 @@ def over_Q(batches: tuple[float, ...]) -> Grid:
 
 
 STAGE_ONE_IN_T = over_T(STAGE_ONE, 1.0, (1.0, 2.0, 4.0))
-STAGE_TWO_IN_T = over_T(STAGE_TWO, 0.5, BATCHES)
-FINE_TUNED_IN_T = over_T(FINE_TUNED, 0.5, (*BATCHES, 1 / 2))
+STAGE_TWO_IN_T = over_T(STAGE_TWO, 0.0, (ABOVE_NOISE,))
+CHEAPEST_IN_T = over_T(STAGE_TWO, 0.5, BATCHES)
+FINE_TUNED_IN_T = over_T(FINE_TUNED, 0.5, (*BATCHES, 1.0))
 STAGE_TWO_IN_N = over_N(BATCHES)
 STAGE_TWO_IN_Q = over_Q(BATCHES)
 SCRATCH_AND_TUNED = {

@@ -15,8 +15,10 @@ from descentlab.numerics import float_dtype
 from descentlab.preset import TRUE, Settings, parameter, preset
 
 ALGORITHMS = ("sgd", "proximal", "population", "simulated")
-# A, its gradient, noise and update: what a step of one seed holds at once.
-COPIES, MOST_BYTES = 5, 8 * 10**9
+# A, its gradient, noise, update and what is recorded of them: what a seed holds at once, as measured.
+COPIES, MOST_BYTES = 11, 16 * 10**9
+# The least of random weights over the largest.
+EVEN = 2 / 3
 WEIGHTS = ("equal", "random")
 
 # ---------------------------------------------------------------- presets
@@ -37,7 +39,7 @@ class Preset(Settings):
     )
     successors: int = parameter("equally likely successors of a token in a random P", default=2, low=1)
     weights: str = parameter(
-        "weights of the Q positions: equal, random, or given, such as [0.7,0.3]", default="equal"
+        "weights of the Q positions: equal, random, or given, such as [0.6,0.4]", default="equal"
     )
     attention: str = parameter("attention: linear in A, or softmax of logits", default="linear",
                                choices=("linear", "softmax"))  # fmt: skip
@@ -95,6 +97,8 @@ class Preset(Settings):
         along: dict[str, Any] = {}
         if "N" in changes:
             along |= {"mu": "", "P": "", "successors": _fewer(self.successors, changes["N"])}
+        if "Q" in changes and self.weights not in WEIGHTS:
+            along["weights"] = "equal"
         if str(changes.get("at_scale")).lower() in TRUE:
             along |= {"T": self.T_scale, "N": self.N_scale, "batch": self.batch_scale, "mu": "", "P": ""}
             along["successors"] = _fewer(self.successors, self.N_scale)
@@ -110,6 +114,12 @@ class Preset(Settings):
         given_mu(self)
         given_P(self)
         weights = given_weights(self)
+        least = EVEN if weights is None else float(weights[weights > 0].min() / weights.max())
+        if least < self.threshold:
+            yield (
+                f"threshold takes a number <= {least:.3g}, the least of weights={self.weights} over the "
+                f"largest, or rounding drops positions of Q; got threshold={self.threshold:g}."
+            )
         if self.Q == self.T and weights is not None and np.ptp(weights) < 1e-9:
             yield f"Q takes a whole number < T = {self.T} for equal weights, got Q={self.Q}."
         if self.needed_bytes > MOST_BYTES:
@@ -128,6 +138,12 @@ class Preset(Settings):
     def level(self) -> Any:
         """The signal at which stage 1 ends, Theta(1/(QN)). Theorem 3.1."""
         return self.switch / (self.Q * self.N)
+
+    @property
+    def K_P(self) -> float:
+        """|P - mu1'|^2_mu, of a given P or of a random one for uniform mu."""
+        P, mu = given_P(self), given_mu(self)
+        return 1 / self.successors - 1 / self.N if P is None else float(np.sum(mu * (P - mu[:, None]) ** 2))
 
     @property
     def needed_bytes(self) -> float:
@@ -189,7 +205,7 @@ def given_weights(p: Preset) -> np.ndarray | None:
     """The weights of the Q positions, alike in all columns; a SettingError if they are none."""
     if p.weights in WEIGHTS:
         return np.full(p.Q, 1 / p.Q) if p.weights == "equal" else None
-    weights = _numbers("weights", p.weights, "[0.7,0.3]")
+    weights = _numbers("weights", p.weights, "[0.6,0.4]")
     if weights.shape != (p.Q,) or weights.min() < 0 or not abs(weights.sum() - 1) <= 1e-9:
         raise SettingError(
             f"weights takes equal, random, or Q = {p.Q} numbers >= 0 that sum to 1, got weights={p.weights}."
@@ -205,7 +221,7 @@ PRESETS = {
     # The sizes at which proximal steps and SGD part.
     "quick": Preset(),
     "paper": Preset(T=5000, N_scale=500, batch_scale=25_600),
-    # The simulation at scale: 200 MB a seed.
+    # The simulation at scale: half a gigabyte a seed.
     "scale": Preset(
         T=100_000,
         N=100,
@@ -266,10 +282,12 @@ def random_chain(key: Key[Array, ""], mu: Float[Array, " N"], successors: int) -
     The mean of couplings of mu with itself, tokens in one random order against another one, shifted.
     """
     one, other = jnp.argsort(jax.random.bits(key, (2, mu.shape[0]), "uint32"))
-    joint = jnp.zeros((mu.shape[0],) * 2, mu.dtype)
-    for s in range(successors):
+
+    def shifted(s: Array, joint: Float[Array, "N N"]) -> Float[Array, "N N"]:
         order = jnp.roll(one, s)
-        joint = joint.at[order[:, None], other[None, :]].add(coupling(mu[order], mu[other]) / successors)
+        return joint.at[order[:, None], other[None, :]].add(coupling(mu[order], mu[other]))
+
+    joint = jax.lax.fori_loop(0, successors, shifted, jnp.zeros((mu.shape[0],) * 2, mu.dtype))
     return joint / jnp.sum(joint, axis=0, keepdims=True)
 
 
@@ -308,8 +326,7 @@ def make_task(key: Key[Array, ""], p: Preset) -> Task:
 
     positions = jax.lax.map(places, jax.random.split(Q_key, p.N))
     if weights is None:
-        # Gamma(3) variables over their sum: none is much below the others.
-        drawn = jax.random.gamma(weight_key, 3.0, (p.N, p.Q), jnp.float64)
+        drawn = jax.random.uniform(weight_key, (p.N, p.Q), jnp.float64, EVEN, 1.0)
         columns = drawn / jnp.sum(drawn, axis=1, keepdims=True)
     else:
         columns = jnp.broadcast_to(jnp.asarray(weights), (p.N, p.Q))
