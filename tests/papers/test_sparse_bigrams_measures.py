@@ -390,7 +390,7 @@ BY_NAME: dict[str, Claim] = {c.name: c for c in sb.CLAIMS}
     ("name", "good", "bad"),
     [
         ("stage_one_samples_in_T", first_stages(1.0), first_stages(0.1)),
-        ("stage_two_samples_in_T", over_sizes(0.05, lam=10.0), over_sizes(0.6, lam=10.0)),
+        ("stage_two_samples_in_T", over_sizes(0.05, (1.0,), lam=10.0), over_sizes(0.6, (1.0,), lam=10.0)),
         (
             "stage_two_samples_in_accuracy",
             left_over(lambda samples: 20 * samples**-0.5),
