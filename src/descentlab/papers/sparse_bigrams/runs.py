@@ -48,10 +48,11 @@ SAME_SIMULATED = {**REAL_AT_SCALE, "algorithm": "simulated"}
 
 DOUBLINGS = range(7)
 # Batches in units of the preset's: around the cheapest, and with the noise of a step at half of lambda.
-BATCHES, ABOVE_NOISE = (1 / 16, 1 / 8, 1 / 4, 1 / 2), 32.0
+BATCHES, ABOVE_NOISE = (1 / 8, 1 / 4, 1 / 2), 32.0
 SHORT = {"algorithm": "simulated", "refit": False, "steps": 500}
 STAGE_ONE = {**SHORT, "steps": 1500, "lam": 0.0, "eta_2": 1e-12}  # and stays where it ends
-STAGE_TWO = {**SHORT, "start": "line"}
+# With few tokens and positions signals of 1/(QN) are the largest that a run can start from.
+STAGE_TWO = {**SHORT, "start": "line", "switch": lambda switch: min(switch, 1.0)}
 FINE_TUNED = {**SHORT, "start": "transfer"}
 
 
@@ -81,7 +82,7 @@ def over_N(batches: tuple[float, ...]) -> Grid:
 def over_Q(batches: tuple[float, ...]) -> Grid:
     """Q from 2 to 12 with lambda in proportion to its bound a_V K_P/Q, which falls like Q^-2."""
     cells = [
-        {"Q": places, "lam": times(4 / places**2), "noise": 1 / (2 * b * (places / 2) ** 1.8)}
+        {"Q": places, "lam": times(4 / places**2), "noise": 1 / (b * (places / 2) ** 1.8)}
         for places in (2, 3, 4, 5, 6, 8, 12)
         for b in batches
     ]
@@ -91,7 +92,7 @@ def over_Q(batches: tuple[float, ...]) -> Grid:
 STAGE_ONE_IN_T = over_T(STAGE_ONE, 1.0, (1.0, 2.0, 4.0))
 STAGE_TWO_IN_T = over_T(STAGE_TWO, 0.0, (ABOVE_NOISE,))
 CHEAPEST_IN_T = over_T(STAGE_TWO, 0.5, BATCHES)
-FINE_TUNED_IN_T = over_T(FINE_TUNED, 0.5, (*BATCHES, 1.0))
+FINE_TUNED_IN_T = over_T(FINE_TUNED, 0.5, BATCHES)
 STAGE_TWO_IN_N = over_N(BATCHES)
 STAGE_TWO_IN_Q = over_Q(BATCHES)
 SCRATCH_AND_TUNED = {
