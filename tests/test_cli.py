@@ -205,8 +205,9 @@ def test_report_trains_nothing(store: Store, tmp_path: Path):
     assert "`descentlab reproduce` makes one" in empty.stderr
     assert not (tmp_path / "empty").exists()
     made = descentlab(
-        "reproduce", "--scale", "tiny", "--seeds", "6", "--out", str(tmp_path / "a"), store=store.path
-    )
+        "reproduce", "decision_lists", "sign_descent", "--scale", "tiny", "--seeds", "6",
+        "--out", str(tmp_path / "a"), store=store.path,
+    )  # fmt: skip
     assert made.returncode == 0, made.stderr
     assert made.stdout.splitlines()[-1] == str(tmp_path / "a" / "index.html")
     before = {path: path.stat().st_mtime_ns for path in store.path.rglob("*.nc")}
