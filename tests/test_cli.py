@@ -205,7 +205,7 @@ def test_report_trains_nothing(store: Store, tmp_path: Path):
     assert "`descentlab reproduce` makes one" in empty.stderr
     assert not (tmp_path / "empty").exists()
     made = descentlab(
-        "reproduce", "decision_lists", "sign_descent", "--scale", "tiny", "--seeds", "6",
+        "reproduce", "sign_descent", "--scale", "tiny", "--seeds", "6",
         "--out", str(tmp_path / "a"), store=store.path,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
