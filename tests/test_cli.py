@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,10 +33,12 @@ SMALL = [
 ]
 
 
-def descentlab(*words: str, store: Path | None = None, **options) -> subprocess.CompletedProcess[str]:
+def descentlab(
+    *words: str, store: Path | None = None, timeout: int = 300, **options
+) -> subprocess.CompletedProcess[str]:
     where = ["--store", str(store)] if store else []
     command = [sys.executable, "-m", "descentlab", *words, *where]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
 
 
 def test_papers_lists_what_there_is():
@@ -204,17 +207,20 @@ def test_report_trains_nothing(store: Store, tmp_path: Path):
     assert empty.returncode == 1
     assert "`descentlab reproduce` makes one" in empty.stderr
     assert not (tmp_path / "empty").exists()
+    # All papers, which may have to be run first.
     made = descentlab(
-        "reproduce", "sign_descent", "--scale", "tiny", "--seeds", "6",
-        "--out", str(tmp_path / "a"), store=store.path,
+        "reproduce", "--scale", "tiny", "--seeds", "6", "--out", str(tmp_path / "a"),
+        store=store.path, timeout=1200,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     assert made.stdout.splitlines()[-1] == str(tmp_path / "a" / "index.html")
-    before = {path: path.stat().st_mtime_ns for path in store.path.rglob("*.nc")}
-    again = descentlab("report", "--out", str(tmp_path / "b"), store=store.path)
+    # A copy: other tests may be writing to the store they share.
+    copy = Path(shutil.copytree(store.path, tmp_path / "copy", ignore=shutil.ignore_patterns("*.tmp", ".*")))
+    before = {path: path.stat().st_mtime_ns for path in copy.rglob("*.nc")}
+    again = descentlab("report", "--out", str(tmp_path / "b"), store=copy)
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "b" / "index.html").stat().st_size > 100_000
-    assert before == {path: path.stat().st_mtime_ns for path in store.path.rglob("*.nc")}
+    assert before == {path: path.stat().st_mtime_ns for path in copy.rglob("*.nc")}
 
 
 def test_doctor_finds_a_damaged_entry(tmp_path: Path):

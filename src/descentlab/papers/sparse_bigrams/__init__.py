@@ -52,7 +52,6 @@ from descentlab.papers.sparse_bigrams.population import (
     distances,
     expected,
     from_line,
-    inner,
     least_loss,
     less_truth,
     line_gradient,
@@ -66,8 +65,8 @@ from descentlab.papers.sparse_bigrams.population import population_loss as popul
 from descentlab.papers.sparse_bigrams.setting import PRESETS as PRESETS
 from descentlab.papers.sparse_bigrams.setting import Preset as Preset
 from descentlab.papers.sparse_bigrams.setting import Task as Task
+from descentlab.papers.sparse_bigrams.setting import inner, on_line
 from descentlab.papers.sparse_bigrams.setting import make_task as make_task
-from descentlab.papers.sparse_bigrams.setting import on_line
 from descentlab.papers.sparse_bigrams.setting import program as program
 from descentlab.papers.sparse_bigrams.setting import records as records
 from descentlab.probe import Probe

@@ -12,12 +12,14 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from scipy import special
 
 from descentlab import plot
 from descentlab.estimate import Broken
 from descentlab.paper import Figure, Table
 from descentlab.papers.sparse_bigrams import measures, runs
 from descentlab.papers.sparse_bigrams.claims import OVER_SIZES
+from descentlab.papers.sparse_bigrams.measures import final_errors, good, part
 from descentlab.plot import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, band, legend, panels, style
 from descentlab.scaling import setting
 
@@ -31,12 +33,6 @@ NO_DISTANCE = 1e-12  # what is below is rounding
 
 
 # ---------------------------------------------------------------- seeds, stages and marks
-
-
-def good(run: Data) -> Data:
-    """The seeds that end stage 1, or all where none does."""
-    passed = measures.passed(run)
-    return run.isel(seed=passed) if passed.any() else run
 
 
 def curve(ax: Axes, series: xr.DataArray, label: Any, color: Any, linestyle: Any) -> None:
@@ -138,8 +134,7 @@ def matrices(run: Data) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     A, Q = first["final_params_A"].values, np.zeros_like(first["final_params_A"].values)
     np.put_along_axis(Q, first["positions"].values, first["position_weights"].values, axis=1)
     if setting(run, "attention") == "softmax":
-        A = np.exp(A - A.max(axis=1, keepdims=True))
-        A = A / A.sum(axis=1, keepdims=True)
+        A = special.softmax(A, axis=1)
     return {"truth": (Q, first["P"].values), setting(run, "attention"): (A, first["final_params_V"].values)}
 
 
@@ -291,11 +286,6 @@ def power_law(ax: Axes, claim: str, data: Mapping[str, Data], x: Any, y: Samples
     return words
 
 
-def part(prefix: str, data: Mapping[str, Data]) -> dict[str, Data]:
-    """The runs whose names begin so."""
-    return {name: run for name, run in data.items() if name.startswith(prefix)}
-
-
 @style()
 def draw_transfer(scratch: Data, **data: Data) -> Canvas:
     """Samples against T from scratch and fine-tuned, and against the correlation of the pre-trained model."""
@@ -377,13 +367,6 @@ def draw_lambdas(**data: Data) -> Canvas:
     ax.set_xticklabels([f"{weight:.3g}" for weight in weights])
     legend(figure, 3)
     return figure
-
-
-def final_errors(run: Data) -> list[np.ndarray]:
-    """Relative errors by seed: of A at the end of stage 2, of A rounded in the end, and of V in the end."""
-    end = run.isel(step=-1)
-    before, _ = measures.relative_errors(measures.last_of_stage_two(run))
-    return [error.values for error in (before, *measures.relative_errors(end, "star_error"))]
 
 
 def rows_controls(**data: Data) -> tuple[list[str], list[list[Any]]]:

@@ -6,11 +6,12 @@ there, and counted in the note `stage_one_failed`.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import xarray as xr
+from scipy import special
 
 from descentlab.estimate import Broken, Estimate, mean, share
 from descentlab.scaling import setting, size_exponent
@@ -35,6 +36,17 @@ def kept(*runs: xr.Dataset) -> tuple[list[xr.Dataset], dict[str, float]]:
     if good.sum() == 0:
         raise Broken("Stage 1 ends for no seed: give it more steps, a larger batch or a smaller eta_1.")
     return [run.isel(seed=good) for run in runs], {"stage_one_failed": float((~good).sum())}
+
+
+def good(run: xr.Dataset) -> xr.Dataset:
+    """The seeds that end stage 1, or all where none does: what figures show."""
+    found = passed(run)
+    return run.isel(seed=found) if found.any() else run
+
+
+def part(prefix: str, runs: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+    """The runs whose names begin so."""
+    return {name: run for name, run in runs.items() if name.startswith(prefix)}
 
 
 def last_of_stage_two(run: xr.Dataset) -> xr.Dataset:
@@ -63,6 +75,12 @@ def worse_error(run: xr.Dataset, attention: str = "attention_error") -> xr.DataA
     """The larger of the two relative errors."""
     A, V = relative_errors(run, attention)
     return xr.where(A > V, A, V)
+
+
+def final_errors(run: xr.Dataset) -> list[np.ndarray]:
+    """Relative errors by seed: of A at the end of stage 2, of A rounded in the end, and of V in the end."""
+    before, _ = relative_errors(last_of_stage_two(run))
+    return [error.values for error in (before, *relative_errors(run.isel(step=-1), "star_error"))]
 
 
 # ---------------------------------------------------------------- one task
@@ -139,13 +157,18 @@ def normalisation(run: xr.Dataset) -> Estimate:
     return mean(end["star_error"] / end["attention_error"], range=span(run), notes=notes)
 
 
+def noise_over_signal(run: xr.Dataset) -> xr.DataArray:
+    """|Delta_A| over the signal's part of A, a_A |Q - 11'/T|."""
+    return run["Delta_A"] / (run["a_A"] * run["attention_size"])
+
+
 def noise_to_signal(run: xr.Dataset) -> Estimate:
     """|Delta_A| over the signal's part a_A |Q - 11'/T|, at the end of stage 2; its peak is in the notes."""
     (run,), notes = kept(run)
-    ratio = (run["Delta_A"] / (run["a_A"] * run["attention_size"])).where(run["stage"] == 1)
+    ratio = noise_over_signal(run).where(run["stage"] == 1)
     end = last_of_stage_two(run)
     notes |= {"peak": ratio.max("step").mean(), "a_A": end["a_A"].mean(), "Delta_A": end["Delta_A"].mean()}
-    return mean(end["Delta_A"] / (end["a_A"] * end["attention_size"]), range=span(run), notes=notes)
+    return mean(noise_over_signal(end), range=span(run), notes=notes)
 
 
 def likeness(softmax: xr.Dataset, linear: xr.Dataset) -> Estimate:
@@ -154,9 +177,7 @@ def likeness(softmax: xr.Dataset, linear: xr.Dataset) -> Estimate:
     found = []
     for a, b in zip(range(softmax.sizes["seed"]), range(linear.sizes["seed"]), strict=True):
         mu = linear["mu"].values[b]
-        logits = softmax["final_params_A"].values[a]
-        A = np.exp(logits - logits.max(1, keepdims=True))
-        A = A / A.sum(1, keepdims=True) - 1 / T
+        A = special.softmax(softmax["final_params_A"].values[a], axis=1) - 1 / T
         B = linear["final_params_A"].values[b] - 1 / T
         V, W = (run["final_params_V"].values[i] - mu[:, None] for run, i in ((softmax, a), (linear, b)))
         found.append(min(_cosine(A.T, B.T, mu), _cosine(V, W, mu)))
@@ -244,7 +265,7 @@ def first_stage_samples(group: Sequence[xr.Dataset]) -> np.ndarray:
     batches, ratios, steps = [], [], []
     for run in group:
         end = run.isel(step=-1)
-        ratio = end["Delta_A"] / (end["a_A"] * end["attention_size"])
+        ratio = noise_over_signal(end)
         # a_V alone may end stage 1.
         ratios.append(np.where(passed(run) & (end["a_A"].values > 0), ratio.values, np.nan))
         steps.append(np.where(passed(run), run["final_began"].values[:, 1], np.nan))
@@ -330,10 +351,7 @@ def error_in_samples(**runs: xr.Dataset) -> Estimate:
 
 def saved_exponent(**runs: xr.Dataset) -> Estimate:
     """The exponent in T of the samples of stage 1 from scratch over all samples of fine-tuning, by seed."""
-    scratch, tuned = (
-        grouped("T", {name: run for name, run in runs.items() if name.startswith(part)})
-        for part in ("scratch", "tuned")
-    )
+    scratch, tuned = (grouped("T", part(prefix, runs)) for prefix in ("scratch", "tuned"))
     one = [first_stage_samples(group) for group in scratch.values()]
     other = [least_samples(group) for group in tuned.values()]
     sizes = [np.full(v.shape, size) for size, v in zip(scratch, one, strict=True)]

@@ -16,12 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from descentlab.papers.sparse_bigrams.model import Params
-from descentlab.papers.sparse_bigrams.setting import Task
-
-
-def inner(X: Float[Array, "n N"], Y: Float[Array, "n N"], mu: Float[Array, " N"]) -> Float[Array, ""]:
-    """<X, Y>_mu, columns weighted by mu."""
-    return jnp.sum(mu[None, :] * X * Y)
+from descentlab.papers.sparse_bigrams.setting import Task, inner, keeping_sums
 
 
 def overlap(A: Float[Array, "N T"], task: Task) -> Float[Array, " N"]:
@@ -88,8 +83,7 @@ def expected(V: Float[Array, "N N"], A: Float[Array, "N T"], task: Task) -> Para
 def projected(w: Params, mu: Float[Array, " N"]) -> Params:
     """A gradient with columns over mu_k, and without what would change 1'A, 1'V or V mu."""
     V, A = w.V / mu[None, :], w.A / mu[:, None]
-    V = V - jnp.mean(V, axis=0, keepdims=True)
-    return Params(V - (V @ mu)[:, None], A - jnp.mean(A, axis=1, keepdims=True))
+    return Params(keeping_sums(V, mu), A - jnp.mean(A, axis=1, keepdims=True))
 
 
 # ---------------------------------------------------------------- the line

@@ -291,7 +291,13 @@ def random_chain(key: Key[Array, ""], mu: Float[Array, " N"], successors: int) -
     return joint / jnp.sum(joint, axis=0, keepdims=True)
 
 
-def _projected(X: Float[Array, "N N"], mu: Float[Array, " N"]) -> Float[Array, "N N"]:
+def inner(X: Float[Array, "n N"], Y: Float[Array, "n N"], mu: Float[Array, " N"]) -> Float[Array, ""]:
+    """<X, Y>_mu, columns weighted by mu."""
+    return jnp.sum(mu[None, :] * X * Y)
+
+
+def keeping_sums(X: Float[Array, "N N"], mu: Float[Array, " N"]) -> Float[Array, "N N"]:
+    """X without what would change 1'V or V mu if it were added to V."""
     X = X - jnp.mean(X, axis=0, keepdims=True)
     return X - (X @ mu)[:, None]
 
@@ -304,13 +310,9 @@ def related_chain(
     Its columns sum to one and it keeps mu, but entries may be negative.
     """
     base = jnp.broadcast_to(mu[:, None], P.shape)
-
-    def inner(X: Array, Y: Array) -> Array:
-        return jnp.sum(mu[None, :] * X * Y)
-
-    U, E = P - base, _projected(jax.random.normal(key, P.shape, P.dtype), mu)
-    E = E - inner(E, U) / jnp.maximum(inner(U, U), 1e-30) * U
-    E = E * jnp.sqrt(inner(U, U) / jnp.maximum(inner(E, E), 1e-30))
+    U, E = P - base, keeping_sums(jax.random.normal(key, P.shape, P.dtype), mu)
+    E = E - inner(E, U, mu) / jnp.maximum(inner(U, U, mu), 1e-30) * U
+    E = E * jnp.sqrt(inner(U, U, mu) / jnp.maximum(inner(E, E, mu), 1e-30))
     return base + correlation * U + jnp.sqrt(jnp.maximum(1 - correlation**2, 0)) * E
 
 
