@@ -23,6 +23,12 @@ worker = os.environ.get("PYTEST_XDIST_WORKER", "")
 jax.config.update("jax_compilation_cache_dir", str(numerics.cache_dir() / worker))
 
 
+@pytest.fixture(autouse=True)
+def room_for_programs():
+    """A worker compiles thousands of programs, more than a process may hold."""
+    numerics.make_room()
+
+
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """The store of this test run, shared by its workers."""

@@ -1,5 +1,9 @@
 """The engine's guard and self-test."""
 
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
 import pytest
 
 from descentlab import numerics
@@ -30,3 +34,15 @@ def test_the_self_test_can_fail(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(numerics, "_reductions", off)
     assert len(numerics.miscompilations(rows=(100,), columns=(3,))) == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+def test_programs_are_forgotten_when_there_are_too_many_and_work_again_after():
+    double = jax.jit(lambda x: 2 * x)
+    assert double(jnp.ones(3)).tolist() == [2.0, 2.0, 2.0]
+    assert double._cache_size() == 1
+    assert not numerics.make_room()
+    assert double._cache_size() == 1
+    assert numerics.make_room(most=0)
+    assert double._cache_size() == 0
+    assert double(jnp.ones(3)).tolist() == [2.0, 2.0, 2.0]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from descentlab import numerics
 from descentlab.claim import Claim, Verdict, judge_family
 from descentlab.paper import Figure, Paper, Table
 from descentlab.preset import Settings
@@ -96,6 +97,7 @@ def _block(
     """Some seeds of a run, from where a checkpoint left them, and the seconds it took this time."""
     from descentlab.rollout import Checkpoint, rollout
 
+    numerics.make_room()
     resume, kept = None, store.kept(name, seeds.start)
     if kept is not None and kept[0].stop <= seeds.stop:
         seeds, arrays = kept

@@ -79,6 +79,26 @@ def configure() -> None:
             jax.config.update("jax_num_cpu_devices", cores())
 
 
+def make_room(most: int | None = None) -> bool:
+    """Forgets compiled programs before there are more than the system can map; whether it did.
+
+    Every program takes a few memory maps of a process, of which Linux allows 65,530 (vm.max_map_count)
+    unless told otherwise; one more, and the compiler crashes. Forgotten programs are compiled again on use,
+    or loaded from disk.
+    """
+    import jax
+
+    try:
+        held = Path("/proc/self/maps").read_bytes().count(b"\n")
+        allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
+    except OSError:  # not Linux
+        return False
+    if held <= (allowed // 2 if most is None else most):
+        return False
+    jax.clear_caches()
+    return True
+
+
 def miscompilations(
     rows: tuple[int, ...] = (20_000, 70_000), columns: tuple[int, ...] = (2, 3, 5, 8)
 ) -> list[str]:

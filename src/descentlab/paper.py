@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # What runs compute with; a change here makes stored runs stale like a change of the paper.
 ENGINE = (
     "numerics.py", "preset.py", "foreign.py", "objective.py", "dynamics.py", "staged.py", "flow.py",
-    "probe.py", "system.py", "rollout.py",
+    "curvature.py", "probe.py", "system.py", "rollout.py",
 )  # fmt: skip
 # What only reads runs.
 READERS = ("deviations.py", "claims.py", "measures.py", "figures.py", "tables.py", "runs.py", "stages.py")

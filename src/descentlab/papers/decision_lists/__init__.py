@@ -34,6 +34,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, Key, ScalarLike
 
+from descentlab.curvature import extreme_eigenvalues
 from descentlab.dynamics import Dynamics, descent
 from descentlab.flow import flow
 from descentlab.objective import online, population
@@ -45,7 +46,6 @@ from descentlab.papers.decision_lists.certificate import Certificate as Certific
 from descentlab.papers.decision_lists.certificate import certify as certify
 from descentlab.papers.decision_lists.certificate import margin, surely
 from descentlab.papers.decision_lists.claims import CLAIMS as CLAIMS
-from descentlab.papers.decision_lists.curvature import largest_eigenvalue
 from descentlab.papers.decision_lists.deviations import DEVIATIONS as DEVIATIONS
 from descentlab.papers.decision_lists.figures import FIGURES as FIGURES
 from descentlab.papers.decision_lists.lengths import LengthTask as LengthTask
@@ -321,7 +321,7 @@ def curvature(w: Params, task: Task, key: Key[Array, ""]) -> Float[Array, ""]:
     """lambda_max: the largest eigenvalue of the Hessian of the loss (or of one batch) in what is trained."""
     p = task.preset
     _, change = jax.linearize(jax.grad(lambda w: risk(w, task, p.batch)), w)
-    return largest_eigenvalue(lambda v: trained(change(trained(v, p)), p), w, key)
+    return extreme_eigenvalues(lambda v: trained(change(trained(v, p)), p), w, key).largest
 
 
 def dynamics(task: Task | LengthTask, p: Preset) -> Dynamics:
