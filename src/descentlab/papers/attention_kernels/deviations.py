@@ -1,0 +1,71 @@
+"""Where attention_kernels departs from the paper, or fills a gap, and why."""
+
+from descentlab.paper import Deviation
+
+DEVIATIONS = (
+    Deviation(
+        "the starts of the theorems",
+        "The theorems say that there is a start, not which. Theorem 1 is run from W^V = 0 and |W_h^O| = 10: "
+        "as W^O grows, W^V fits the labels before W^Q and W^K have moved, and B stays. Theorem 2 is run "
+        "from heads in couples of opposite values of the same size, where all outputs are 0 and J_Q is "
+        "large against the residual. Generic starts are in the notes of the verdicts and in the figures.",
+    ),
+    Deviation(
+        "beta",
+        "Printed as sigma_min^2(W^O) sigma_min^2(B_0'). W^O has one column, so its only singular value is "
+        "its length, sum_h |W_h^O|^2 when squared. The gradient in W^V gives min_h |W_h^O|^2 "
+        "sigma_min^2(B), H times less when all heads have W_h^O of one length; that safe reading is judged, "
+        "and the slowest pace against the printed one is in the notes. Both take B_0, though B moves.",
+    ),
+    Deviation(
+        "gamma",
+        "A constant related to the start, says the theorem. Taken as sigma_min^2(J_Q) at the start, which "
+        "is what descent in W^Q sees there.",
+    ),
+    Deviation(
+        "the step size",
+        "In units of 1/L with L the largest curvature of the loss at the start, up or down, in what is "
+        "trained. eta L with the largest L of the whole run is in the notes.",
+    ),
+    Deviation(
+        "softmax's descent inequality",
+        "Printed with the gradient's norm, not its square. eta sum |grad f| is the length of the path, so "
+        "the inequality compares a loss with a length, and its coefficient depends on the units of the "
+        "labels: with labels and outputs divided by s the path is the same, and losses are divided by s^2. "
+        "It is judged as printed in two units, and squared, as the descent lemma has it.",
+    ),
+    Deviation(
+        "softmax's rate",
+        "The theorem gives softmax no rate. The Gaussian one, with softmax's own J_Q, is judged too.",
+    ),
+    Deviation(
+        "Gaussian beats softmax",
+        "In some cases, says the paper. Judged at a generic start, and in a construction in which softmax "
+        "cannot win: tokens end in one and heads in couples have values ±c(e_D + delta u'), of which "
+        "softmax, whose rows sum to one, can only use delta u'. The map shows both kernels over delta and "
+        "the size of queries and keys. Where values are trained, or heads paired with generic values, "
+        "neither kernel stalls.",
+    ),
+    Deviation(
+        "the best step",
+        "Kernels are compared at the best of five step sizes, a factor of four apart from 1/(4L) on, for "
+        "each seed (of four in the map). A loss below a millionth of its start counts as solved: how far "
+        "below says how long one trained.",
+    ),
+    Deviation(
+        "local solutions",
+        "Starts of W^Q with the same data, W^K and W^V, trained for as long as other runs. Ends are the "
+        "same solution if their outputs differ by less than a twentieth of |y|, along a chain of ends; so "
+        "all that fit the labels are one. How the count moved since half of the steps is in the interval as "
+        "drift.",
+    ),
+    Deviation(
+        "Gaussian attention has a floor too",
+        "Its entries lie in (0, 1], so with frozen values outputs lie between the sums of the negative and "
+        "of the positive values. It is computed like softmax's.",
+    ),
+    Deviation(
+        "real data and landscapes",
+        "Figures 1 and 3, on IMDb and Pathfinder, are not part of this module yet.",
+    ),
+)

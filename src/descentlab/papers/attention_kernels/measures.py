@@ -1,0 +1,285 @@
+"""What the claims of attention_kernels measure on stored runs."""
+
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from scipy.cluster import hierarchy
+
+from descentlab.estimate import Broken, Estimate, mean, trajectories
+from descentlab.scaling import setting
+
+ROUNDING = 1e-20  # a loss below this part of its start is one of rounding errors
+SOLVED = 1e-6  # and below this part it is solved: how far below says how long one trained
+APART = 0.05  # end points whose outputs differ by more, in units of |y|, are two
+READINGS = ("safe", "printed")
+
+
+def span(run: xr.Dataset) -> dict[str, tuple[float, float]]:
+    """The range that a run tests."""
+    features, positions = float(setting(run, "H") * setting(run, "D")), setting(run, "N") * setting(run, "n")
+    return {"step": (0.0, float(run["step"].values[-1])), "HD/Nn": (features / positions,) * 2}
+
+
+def total(blocks: xr.DataArray) -> xr.DataArray:
+    """The norm of all blocks together."""
+    return (blocks**2).sum("block") ** 0.5
+
+
+def logs_over(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """log10(a/b)."""
+    return np.log10(a) - np.log10(b)
+
+
+# ---------------------------------------------------------------- linear rates
+
+
+class Pace(NamedTuple):
+    """How a loss falls against (1 - eta constant)^t, by seed; 1 is the bound itself."""
+
+    slowest: np.ndarray
+    mean: np.ndarray
+    tail: np.ndarray
+
+
+def pace(run: xr.Dataset, constant: np.ndarray) -> Pace:
+    """log(f_0/f_t) over -t log(1 - eta constant): of all records the least, the last, and the last half's.
+
+    Records count down to rounding errors of the loss.
+    """
+    f = trajectories(run["loss"]).values
+    steps, shrink = run["step"].values.astype(float), run["rate"].values * constant
+    if not ((shrink > 0) & (shrink < 1)).all():
+        raise Broken(f"The bound needs 0 < eta times its constant < 1, got {shrink.tolist()}.")
+    found = []
+    for own, bound in zip(f, -np.log1p(-shrink), strict=True):
+        beyond = np.flatnonzero(own <= ROUNDING * own[0])
+        last = int(beyond[0]) if beyond.size else len(own) - 1
+        gone = np.log(own[0] / np.maximum(own, 1e-300))
+        middle = int(np.searchsorted(steps, steps[last] / 2))
+        rates = gone[1 : last + 1] / steps[1 : last + 1] / bound
+        tail = (
+            (gone[last] - gone[middle]) / (steps[last] - steps[middle]) / bound
+            if middle < last
+            else rates[-1]
+        )
+        found.append((rates.min(), rates[-1], tail))
+    return Pace(*np.array(found).T)
+
+
+def bounded(run: xr.Dataset, constant: np.ndarray, further: dict[str, float]) -> Estimate:
+    """log10 of the slowest pace; the others, and how the constant moved, are in the notes."""
+    found = pace(run, constant)
+    if (found.slowest <= 0).any():
+        seed = int(np.flatnonzero(found.slowest <= 0)[0])
+        # A loss that rose is as far from a bound that falls as one likes.
+        found = found._replace(slowest=np.maximum(found.slowest, 1e-6))
+        further = {**further, "first_seed_that_rose": seed}
+    notes = {"mean_pace": np.median(found.mean), "tail_pace": np.median(found.tail), **further}
+    return mean(np.log10(found.slowest), range=span(run), notes=notes)
+
+
+def all_weights_pace(run: xr.Dataset, generic: xr.Dataset) -> Estimate:
+    """The pace against 1 - eta beta, beta in its safe reading."""
+    safe, printed = (run["beta"].isel(step=0, reading=i).values for i in range(2))
+    notes = {
+        "slowest_pace_as_printed": pace(run, printed).slowest.min(),
+        "eta_beta": np.median(run["rate"].values * safe),
+        "least_beta_over_first": (run["beta"].isel(reading=0).min("step") / safe).min(),
+        "eta_L": eta_L(run),
+        "slowest_pace_from_generic": pace(
+            generic, generic["beta"].isel(step=0, reading=0).values
+        ).slowest.min(),
+    }
+    return bounded(run, safe, notes)
+
+
+def query_pace(run: xr.Dataset) -> Estimate:
+    """The pace against 1 - eta gamma."""
+    first = run["gamma"].isel(step=0).values
+    notes = {
+        "eta_gamma": np.median(run["rate"].values * first),
+        "least_gamma_over_first": (run["gamma"].min("step") / first).min(),
+        "eta_L": eta_L(run),
+    }
+    return bounded(run, first, notes)
+
+
+def eta_L(run: xr.Dataset) -> float:
+    """The step size times the largest curvature of the whole run."""
+    return float((run["rate"] * abs(run["curvature"]).max(("step", "end"))).max())
+
+
+# ---------------------------------------------------------------- descent inequalities
+
+
+def coefficients(run: xr.Dataset, sums: str) -> np.ndarray:
+    """The largest a with f_t <= f_0 - a sums_t at all records, by seed."""
+    f, spent = trajectories(run["loss"]).values, trajectories(run[sums]).values
+    if not (spent[:, -1] > 0).all():
+        raise Broken(f"{sums} stays 0: there is no gradient.")
+    fallen, spent = f[:, :1] - f[:, 1:], spent[:, 1:]
+    return np.where(spent > 0, fallen / np.maximum(spent, 1e-300), np.inf).min(1)
+
+
+def printed_descent(run: xr.Dataset) -> Estimate:
+    """The largest a with f_t <= f_0 - a eta sum |grad f|."""
+    return _descent(run, "length")
+
+
+def squared_descent(run: xr.Dataset) -> Estimate:
+    """The largest a with f_t <= f_0 - a eta sum |grad f|^2."""
+    return _descent(run, "energy")
+
+
+def _descent(run: xr.Dataset, sums: str) -> Estimate:
+    found = coefficients(run, sums)
+    notes = {"least_of_all_seeds": found.min(), "eta_L": eta_L(run)}
+    return mean(found, range=span(run), notes=notes)
+
+
+# ---------------------------------------------------------------- overparameterisation, movement, convexity
+
+
+def heads_too_many(**runs: xr.Dataset) -> Estimate:
+    """The fewest heads with which B has rank Nn, less the fewest with hD >= Nn; the largest of all runs."""
+    excess = []
+    for run in runs.values():
+        positions, heads = setting(run, "N") * setting(run, "n"), int(setting(run, "H"))
+        full = run["ranks"].values == positions
+        fewest = np.where(full.any(1), full.argmax(1) + 1, heads + 1)
+        excess.append(fewest - -(-positions // setting(run, "D")))
+    worst = np.take_along_axis(np.array(excess), np.abs(excess).argmax(0)[None], 0)[0]
+    return mean(worst, range=span(next(iter(runs.values()))))
+
+
+def fit_of_few_heads(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
+    """log10(f_T/f_0) at the best step size, the larger of both kernels."""
+    left = {name: log_left(run) for name, run in (("softmax", softmax), ("gaussian", gaussian))}
+    notes = {name: values.mean() for name, values in left.items()}
+    return mean(np.maximum(*left.values()), range=span(softmax), notes=notes)
+
+
+def movement(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
+    """|M_T - M_0|/|M_0|, the larger of both kernels."""
+    found = {
+        name: (total(run["moved"].isel(step=-1)) / total(run["start_size"])).values
+        for name, run in (("softmax", softmax), ("gaussian", gaussian))
+    }
+    notes = {name: values.mean() for name, values in found.items()}
+    return mean(np.maximum(*found.values()), range=span(softmax), notes=notes)
+
+
+def negative_curvature(run: xr.Dataset) -> xr.DataArray:
+    """The least eigenvalue of the Hessian as a negative part of the largest, along the run."""
+    least, largest = run["curvature"].isel(end=0), run["curvature"].isel(end=1)
+    return (-least).clip(min=0) / largest
+
+
+def concavity(softmax: xr.Dataset, gaussian: xr.Dataset, **generic: xr.Dataset) -> Estimate:
+    """The largest negative curvature over the largest positive one along the runs, of both kernels."""
+    worst = [negative_curvature(run).max("step").values for run in (softmax, gaussian)]
+    notes = {name: negative_curvature(run).max("step").mean() for name, run in generic.items()}
+    return mean(np.maximum(*worst), range=span(softmax), notes=notes)
+
+
+# ---------------------------------------------------------------- kernels compared
+
+
+def best(run: xr.Dataset) -> xr.Dataset:
+    """Of a run of many cells, the step size with the least loss in the end, for each seed and cell."""
+    losses = run["losses"].fillna(np.inf)
+    which = losses.isel(step=-1, drop=True).argmin("multiple")
+    return run.assign(losses=losses)[["losses", "slopes"]].isel(multiple=which)
+
+
+def left(run: xr.Dataset) -> xr.DataArray:
+    """f_T/f_0 at the best step size, no less than what counts as solved, by seed and cell."""
+    losses = best(run)["losses"]
+    return (losses.isel(step=-1) / losses.isel(step=0)).clip(min=SOLVED)
+
+
+def log_left(run: xr.Dataset) -> np.ndarray:
+    """log10(f_T/f_0) of the only cell, by seed."""
+    return np.log10(left(run).isel(start=0, delta=0, scale=0).values)
+
+
+def only(run: xr.Dataset, step: int) -> np.ndarray:
+    """The loss of the only cell at a record, at the best step size, by seed."""
+    return best(run)["losses"].isel(start=0, delta=0, scale=0, step=step).values
+
+
+def advantage(softmax: xr.Dataset, gaussian: xr.Dataset) -> np.ndarray:
+    """log10 of the loss that softmax ends with over that of Gaussian attention, by seed; solved is solved."""
+    solved = SOLVED * np.maximum(only(softmax, 0), only(gaussian, 0))
+    return logs_over(*(np.maximum(only(run, -1), solved) for run in (softmax, gaussian)))
+
+
+def separation(softmax: xr.Dataset, gaussian: xr.Dataset, **others: xr.Dataset) -> Estimate:
+    """The advantage of Gaussian attention, each kernel at its best step.
+
+    `others` are couples of runs elsewhere, softmax_... and gaussian_..., for the notes.
+    """
+    notes = {"softmax": log_left(softmax).mean(), "gaussian": log_left(gaussian).mean()}
+    for name, run in others.items():
+        kernel, _, where = name.partition("_")
+        if kernel == "softmax":
+            notes[f"ratio_{where}"] = advantage(run, others[f"gaussian_{where}"]).mean()
+    return mean(advantage(softmax, gaussian), range=span(softmax), notes=notes)
+
+
+def steepness(run: xr.Dataset) -> np.ndarray:
+    """|grad f|/sqrt(2f) in the end at the best step size, before the loss is one of rounding errors."""
+    cell = best(run).isel(start=0, delta=0, scale=0).transpose("seed", "step")
+    f, g = cell["losses"].values, cell["slopes"].values
+    last = np.maximum((f > ROUNDING * f[:, :1]).sum(1) - 1, 0)[:, None]
+    f, g = (np.take_along_axis(x, last, 1)[:, 0] for x in (f, g))
+    return np.maximum(g, 1e-16) / np.sqrt(2 * f)
+
+
+def vanishing(softmax: xr.Dataset, gaussian: xr.Dataset, **constructed: xr.Dataset) -> Estimate:
+    """log10 of Gaussian attention's gradient over softmax's in the end, each for the root of its loss.
+
+    `constructed` are the same two runs from the construction, for the notes.
+    """
+    runs = {"softmax": softmax, "gaussian": gaussian, **constructed}
+    found = {name: np.log10(steepness(run)) for name, run in runs.items()}
+    notes = {name: values.mean() for name, values in found.items()}
+    return mean(found["gaussian"] - found["softmax"], range=span(softmax), notes=notes)
+
+
+def below_floor(run: xr.Dataset) -> Estimate:
+    """How far f_t goes below the floor of softmax at most, over f_0; 0 if it never does."""
+    f, lowest = run["loss"], run["floor"].isel(kernel=0)
+    first = f.isel(step=0)
+    notes = {"floor": (lowest / first).mean(), "least_loss": (f.min("step") / first).mean()}
+    return mean(((lowest - f).clip(min=0) / first).max("step"), range=span(run), notes=notes)
+
+
+def solutions(run: xr.Dataset, step: int) -> np.ndarray:
+    """How many different outputs the starts end with at a record, by seed.
+
+    Two starts end alike if a chain of ends with steps below a twentieth of |y| leads from one to the other.
+    """
+    outputs = (
+        run["outputs"].isel(step=step, delta=0, scale=0, multiple=0).transpose("seed", "start", "position")
+    )
+    sizes = ((run["labels"] ** 2).sum("position") ** 0.5).values
+    return np.array([
+        hierarchy.fclusterdata(ends / size, APART, "distance", method="single").max()
+        for ends, size in zip(outputs.values, sizes, strict=True)
+    ])  # fmt: skip
+
+
+def more_solutions(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
+    """Solutions of softmax less those of Gaussian attention; how that moved since half-way is drift."""
+    half = int(np.searchsorted(softmax["step"].values, softmax["step"].values[-1] / 2))
+    now, before = (solutions(softmax, i) - solutions(gaussian, i) for i in (-1, half))
+    change = float((now - before).mean())
+    notes = {
+        "softmax": solutions(softmax, -1).mean(),
+        "gaussian": solutions(gaussian, -1).mean(),
+        "softmax_log10_f": np.log10(left(softmax)).mean(),
+        "gaussian_log10_f": np.log10(left(gaussian)).mean(),
+    }
+    return mean(now, drift=(max(-change, 0.0), max(change, 0.0)), range=span(softmax), notes=notes)
