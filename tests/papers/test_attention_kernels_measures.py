@@ -398,14 +398,12 @@ def test_more_solutions_go_on_as_they_did_since_half_way(half: list[float], drif
     assert back.value == -2
 
 
-@pytest.mark.xfail(reason="scipy's ValueError escapes", raises=ValueError)
 def test_outputs_that_are_not_finite_are_broken():
     run = ending([0, 0], [0, np.nan])
     verdict = judged("softmax_has_more_local_solutions", softmax=run, gaussian=run)
     assert verdict.outcome == Outcome.BROKEN
 
 
-@pytest.mark.xfail(reason="there is no record to take the least of", raises=(ValueError, RuntimeWarning))
 def test_a_loss_of_zero_at_the_start_is_broken():
     with pytest.raises(Broken):
         measures.pace(planted(loss=0.0, rate=RATE), np.full(SEEDS, CONSTANT))

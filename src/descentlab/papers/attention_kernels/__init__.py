@@ -41,7 +41,7 @@ from descentlab.paper import About
 from descentlab.papers.attention_kernels.claims import CLAIMS as CLAIMS
 from descentlab.papers.attention_kernels.deviations import DEVIATIONS as DEVIATIONS
 from descentlab.papers.attention_kernels.figures import FIGURES as FIGURES
-from descentlab.papers.attention_kernels.model import KERNELS, floor, least_singular, outputs
+from descentlab.papers.attention_kernels.model import KERNELS, directions, floor, least_singular, outputs
 from descentlab.papers.attention_kernels.model import Weights as Weights
 from descentlab.papers.attention_kernels.model import attention as attention
 from descentlab.papers.attention_kernels.model import features as features
@@ -96,26 +96,28 @@ def make_task(key: Key[Array, ""], p: Preset) -> Task:
 
 
 def _cells(w: Weights, key: Key[Array, ""], again: Key[Array, ""], task: Task, p: Preset) -> Weights:
-    """The starts of all cells: those of the trained weights anew, then over the map."""
+    """The starts of all cells: what is trained drawn anew for each start, and each start over the map."""
 
-    def other(key: Key[Array, ""]) -> Weights:
-        fresh = start(key, p, task.W_O, task.X, task.y)
+    def start_of(key: Key[Array, ""], p: Preset) -> Weights:
+        return start(key, p, task.W_O, task.X, task.y)
+
+    def again_from(key: Key[Array, ""], w: Weights, p: Preset) -> Weights:
+        fresh = start_of(key, p)
         return Weights(*(new if b in p.train else old for b, new, old in zip("qkv", fresh, w, strict=True)))
 
-    first = jax.tree.map(lambda x: x[None], w)
-    if not p.grid:
-        others = jax.lax.map(other, jax.random.split(again, p.starts - 1)) if p.starts > 1 else None
-        return first if others is None else jax.tree.map(lambda a, b: jnp.concatenate([a, b]), first, others)
-    deltas, scales = (jnp.asarray(x, task.X.dtype) for x in map_axes(p))
-    pairs = jnp.stack([x.ravel() for x in jnp.meshgrid(deltas, scales, indexing="ij")], axis=1)
     keys = jnp.stack([key, *jax.random.split(again, p.starts - 1)])
+    if not p.grid:
+        return jax.lax.map(lambda key: again_from(key, w, p), keys)
+    deltas, scales = map_axes(p)
+    places = [x.ravel() for x in jnp.meshgrid(deltas, scales, indexing="ij")]
 
-    def cell(at: tuple[Array, Array]) -> Weights:
-        i, (delta, scale) = at
-        return start(keys[i], p.unchecked(delta=delta, scale=scale), task.W_O, task.X, task.y)
+    def cell(at: tuple[Array, Array, Array]) -> Weights:
+        own, delta, scale = at
+        here = p.unchecked(delta=delta, scale=scale)
+        return again_from(own, start_of(key, here), here) if p.starts > 1 else start_of(key, here)
 
-    which = jnp.repeat(jnp.arange(p.starts), len(pairs))
-    return jax.lax.map(cell, (which, jnp.tile(pairs, (p.starts, 1))))
+    each = (jnp.repeat(keys, p.grid**2), *(jnp.tile(x, p.starts) for x in places))
+    return jax.lax.map(cell, each)
 
 
 def program(p: Preset) -> Preset:
@@ -158,11 +160,16 @@ def step_size(w: Weights, task: Task, p: Preset) -> Float[Array, ""]:
     eta = jnp.asarray(p.eta, task.X.dtype)
     if p.step == "fixed":
         return eta
-    L = jnp.max(jnp.abs(jnp.stack(hessian_ends(w, task, p))))
-    return eta / jnp.where(L > FLAT, L, 1.0)
+    largest = jnp.max(jnp.abs(jnp.stack(hessian_ends(w, task, p))))
+    return eta / jnp.where(largest > _rounding(w, task), largest, 1.0)
 
 
-FLAT = 1e-9  # a curvature of rounding errors
+def _rounding(w: Weights, task: Task) -> Float[Array, ""]:
+    """A curvature of rounding errors: that of a loss of labels and values, over weights of size one."""
+    values = jnp.einsum("ijD,hD->ihj", task.X, directions(w, task.W_O))
+    reach = jnp.sum(jnp.abs(values), axis=(1, 2))
+    loss_size = jnp.sum(task.y**2) + task.X.shape[1] * jnp.sum(reach**2)
+    return 1e3 * jnp.finfo(loss_size.dtype).eps * loss_size / task.W_O.size
 
 
 # ---------------------------------------------------------------- algorithm
@@ -233,7 +240,7 @@ def gamma(w: Weights, task: Task, p: Preset) -> Float[Array, ""]:
 def ranks(w: Weights, task: Task, p: Preset) -> Array:
     """The rank of B with the first head alone, the first two, ..., all heads."""
     B = features(w, task.X, p.kernel)
-    return jnp.stack([jnp.linalg.matrix_rank(B[:, : h * p.D], rtol=1e-12) for h in range(1, p.H + 1)])
+    return jnp.stack([jnp.linalg.matrix_rank(B[:, : h * p.D]) for h in range(1, p.H + 1)])
 
 
 def _losses(w: Weights, task: Task, p: Preset) -> Float[Array, " cells"]:

@@ -38,6 +38,8 @@ def level(ax: Axes, y: float, words: str) -> None:
 
 def over_steps(ax: Axes, title: str, ylabel: str = "") -> None:
     """Something positive against the step."""
+    if not np.isfinite(ax.dataLim.get_points()).all():
+        ax.plot(1, 1, alpha=0)  # A log axis of nothing has no limits.
     ax.set(title=title, xlabel="step $t$", ylabel=ylabel, xscale="log", yscale="log")
 
 
@@ -225,11 +227,10 @@ def draw_descent(run: Data, small: Data) -> Canvas:
     units = {"units ten times as large": (small, DASHED), "preset's units": (run, "-")}
     for ax, (words, (one, line)) in zip(axes[0, 1::-1], units.items(), strict=True):
         fallen, length, energy = map(later, (one["loss"][:, 0] - one["loss"], one["length"], one["energy"]))
-        over_steps(ax, words)
         band(ax, fallen, "$f_0 - f_t$", VERMILION)
         band(ax, length, r"$\eta\,\Sigma\,|\nabla f\,|$", GREEN, linestyle=DASHED)
         band(ax, energy / 2, r"$(\eta/2)\,\Sigma\,|\nabla f\,|^2$", PURPLE, linestyle=DOTTED)
-        ax.set_ylim(np.clip(ax.get_ylim(), LEAST, None))  # one head of a couple has no gradient
+        over_steps(ax, words)
         band(ratios, fallen / length, rf"over $\eta\,\Sigma\,|\nabla f\,|$, {words}", GREEN, linestyle=line)
         band(ratios, fallen / energy, r"over $\eta\,\Sigma\,|\nabla f\,|^2$, both", PURPLE)
     over_steps(ratios, r"$f_0 - f_t$ over the sums")

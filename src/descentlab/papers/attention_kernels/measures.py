@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from scipy.cluster import hierarchy
 
-from descentlab.estimate import Broken, Estimate, mean, trajectories
+from descentlab.estimate import Broken, Estimate, check_finite, mean, trajectories
 from descentlab.scaling import setting
 
 ROUNDING = 1e-20  # a loss below this part of its start is one of rounding errors
@@ -48,6 +48,8 @@ def pace(run: xr.Dataset, constant: np.ndarray) -> Pace:
     Records count down to rounding errors of the loss.
     """
     f = trajectories(run["loss"]).values
+    if not (f[:, 0] > 0).all():
+        raise Broken(f"The loss at the start must be above 0, got {f[:, 0].tolist()}.")
     steps, shrink = run["step"].values.astype(float), run["rate"].values * constant
     if not ((shrink > 0) & (shrink < 1)).all():
         raise Broken(f"The bound needs 0 < eta times its constant < 1, got {shrink.tolist()}.")
@@ -261,13 +263,12 @@ def solutions(run: xr.Dataset, step: int) -> np.ndarray:
 
     Two starts end alike if a chain of ends with steps below a twentieth of |y| leads from one to the other.
     """
-    outputs = (
-        run["outputs"].isel(step=step, delta=0, scale=0, multiple=0).transpose("seed", "start", "position")
-    )
+    ends = run["outputs"].isel(step=step, delta=0, scale=0, multiple=0)
+    ends = check_finite(ends.transpose("seed", "start", "position"))
     sizes = ((run["labels"] ** 2).sum("position") ** 0.5).values
     return np.array([
-        hierarchy.fclusterdata(ends / size, APART, "distance", method="single").max()
-        for ends, size in zip(outputs.values, sizes, strict=True)
+        hierarchy.fclusterdata(own / size, APART, "distance", method="single").max()
+        for own, size in zip(ends.values, sizes, strict=True)
     ])  # fmt: skip
 
 

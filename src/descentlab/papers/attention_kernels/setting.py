@@ -1,5 +1,6 @@
 """The setting of attention_kernels: preset, data, and where training starts."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -87,6 +88,8 @@ class Preset(Settings):
             yield f"init=separating takes tokens=biased, got tokens={self.tokens}."
         if self.grid and self.init != "separating":
             yield f"grid takes 0 unless init=separating, got grid={self.grid} with init={self.init}."
+        if self.grid == 1:
+            yield "grid takes 0 or a whole number >= 2, got grid=1."
         if self.cells > 1 and self.algorithm == "flow":
             yield (
                 f"algorithm=flow trains one start, got starts={self.starts}, rates={self.rates}, "
@@ -120,9 +123,11 @@ def records(p: Preset) -> np.ndarray:
     return log_spaced(p.steps, dense=20, per_decade=20) if p.cells == 1 else log_spaced(p.steps, 1, 5)
 
 
-def map_axes(p: Preset) -> tuple[np.ndarray, Any]:
+def map_axes(p: Preset) -> tuple[Array, Array]:
     """The values of delta and of scale that a map ranges over."""
-    return np.linspace(0.0, 1.0, p.grid), np.geomspace(0.1, 3.0, p.grid) * p.scale
+    dtype = float_dtype(p.precision)
+    deltas, factors = np.linspace(0.0, 1.0, p.grid), np.geomspace(0.1, 3.0, p.grid)
+    return jnp.asarray(deltas, dtype), jnp.asarray(factors, dtype) * p.scale
 
 
 # ---------------------------------------------------------------- data
@@ -209,7 +214,14 @@ PAIRED = ("paired", "separating")
 
 def start(key: Key[Array, ""], p: Preset, W_O: Float[Array, "H d"], X: Array, y: Array) -> Weights:
     """Where training starts; a SettingError if a function of one's own gives something else than weights."""
-    found = chosen("init", p.init, INITS)(key, p, W_O, X, y)
+    make = chosen("init", p.init, INITS)
+    try:
+        inspect.signature(make).bind(key, p, W_O, X, y)
+    except TypeError as error:
+        raise SettingError(
+            f"init takes a function of (key, preset, W^O, X, y), got init={p.init}: {error}."
+        ) from None
+    found = make(key, p, W_O, X, y)
     try:
         w = Weights(*(jnp.asarray(x, X.dtype) for x in found))
         shapes = [x.shape for x in w]
