@@ -14,8 +14,8 @@ DEVIATIONS = (
         "beta",
         "Printed as sigma_min^2(W^O) sigma_min^2(B_0'). W^O has one column, so its only singular value is "
         "its length, sum_h |W_h^O|^2 when squared. The gradient in W^V gives min_h |W_h^O|^2 "
-        "sigma_min^2(B), H times less when all heads have W_h^O of one length; that safe reading is judged, "
-        "and the slowest pace against the printed one is in the notes. Both take B_0, though B moves.",
+        "sigma_min^2(B), H times less when all heads have W_h^O of one length; that safe reading is judged "
+        "for each kernel, and the printed one for both. Both take B_0, though B moves.",
     ),
     Deviation(
         "gamma",

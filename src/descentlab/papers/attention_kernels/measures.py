@@ -1,5 +1,6 @@
 """What the claims of attention_kernels measure on stored runs."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +12,8 @@ from descentlab.scaling import setting
 
 ROUNDING = 1e-20  # a loss below this part of its start is one of rounding errors
 SOLVED = 1e-6  # and below this part it is solved: how far below says how long one trained
+SLOWEST = 1e-6  # the pace of a loss that rose: as far from a bound that falls as one likes
 APART = 0.05  # end points whose outputs differ by more, in units of |y|, are two
-READINGS = ("safe", "printed")
 
 
 def span(run: xr.Dataset) -> dict[str, tuple[float, float]]:
@@ -37,16 +38,14 @@ def logs_over(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 class Pace(NamedTuple):
     """How a loss falls against (1 - eta constant)^t, by seed; 1 is the bound itself."""
 
-    slowest: np.ndarray
-    mean: np.ndarray
-    tail: np.ndarray
+    slowest: np.ndarray  # of all records
+    mean: np.ndarray  # at the last
+    tail: np.ndarray  # of the last half of the steps
+    limit: np.ndarray  # what the slowest comes to if the run goes on as in its last half
 
 
 def pace(run: xr.Dataset, constant: np.ndarray) -> Pace:
-    """log(f_0/f_t) over -t log(1 - eta constant): of all records the least, the last, and the last half's.
-
-    Records count down to rounding errors of the loss.
-    """
+    """log(f_0/f_t) over -t log(1 - eta constant), down to rounding errors of the loss."""
     f = trajectories(run["loss"]).values
     if not (f[:, 0] > 0).all():
         raise Broken(f"The loss at the start must be above 0, got {f[:, 0].tolist()}.")
@@ -57,35 +56,35 @@ def pace(run: xr.Dataset, constant: np.ndarray) -> Pace:
     for own, bound in zip(f, -np.log1p(-shrink), strict=True):
         beyond = np.flatnonzero(own <= ROUNDING * own[0])
         last = int(beyond[0]) if beyond.size else len(own) - 1
-        gone = np.log(own[0] / np.maximum(own, 1e-300))
-        middle = int(np.searchsorted(steps, steps[last] / 2))
-        rates = gone[1 : last + 1] / steps[1 : last + 1] / bound
-        tail = (
-            (gone[last] - gone[middle]) / (steps[last] - steps[middle]) / bound
-            if middle < last
-            else rates[-1]
-        )
-        found.append((rates.min(), rates[-1], tail))
+        middle = min(int(np.searchsorted(steps, steps[last] / 2)), last - 1)
+        gone = np.log(own[0] / np.maximum(own, 1e-300)) / bound
+        rates = gone[1 : last + 1] / steps[1 : last + 1]
+        tail = (gone[last] - gone[middle]) / (steps[last] - steps[middle])
+        limit = rates.min() if beyond.size else min(rates.min(), tail)
+        found.append((rates.min(), rates[-1], tail, limit))
     return Pace(*np.array(found).T)
 
 
+def slowest_pace(paces: Sequence[Pace], run: xr.Dataset, notes: dict[str, float]) -> Estimate:
+    """log10 of the slowest pace of several; what it would come to is in the interval as drift."""
+    now, then = (
+        np.log10(np.maximum(np.min([getattr(own, what) for own in paces], axis=0), SLOWEST))
+        for what in ("slowest", "limit")
+    )
+    return mean(now, drift=(float((now - then).mean()), 0.0), range=span(run), notes=notes)
+
+
 def bounded(run: xr.Dataset, constant: np.ndarray, further: dict[str, float]) -> Estimate:
-    """log10 of the slowest pace; the others, and how the constant moved, are in the notes."""
+    """The slowest pace of a run; mean and tail pace, and how the constant moved, are in the notes."""
     found = pace(run, constant)
-    if (found.slowest <= 0).any():
-        seed = int(np.flatnonzero(found.slowest <= 0)[0])
-        # A loss that rose is as far from a bound that falls as one likes.
-        found = found._replace(slowest=np.maximum(found.slowest, 1e-6))
-        further = {**further, "first_seed_that_rose": seed}
     notes = {"mean_pace": np.median(found.mean), "tail_pace": np.median(found.tail), **further}
-    return mean(np.log10(found.slowest), range=span(run), notes=notes)
+    return slowest_pace([found], run, notes)
 
 
 def all_weights_pace(run: xr.Dataset, generic: xr.Dataset) -> Estimate:
     """The pace against 1 - eta beta, beta in its safe reading."""
-    safe, printed = (run["beta"].isel(step=0, reading=i).values for i in range(2))
+    safe = run["beta"].isel(step=0, reading=0).values
     notes = {
-        "slowest_pace_as_printed": pace(run, printed).slowest.min(),
         "eta_beta": np.median(run["rate"].values * safe),
         "least_beta_over_first": (run["beta"].isel(reading=0).min("step") / safe).min(),
         "eta_L": eta_L(run),
@@ -94,6 +93,14 @@ def all_weights_pace(run: xr.Dataset, generic: xr.Dataset) -> Estimate:
         ).slowest.min(),
     }
     return bounded(run, safe, notes)
+
+
+def printed_pace(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
+    """The pace against 1 - eta beta as printed, the slower of both kernels."""
+    runs = {"softmax": softmax, "gaussian": gaussian}
+    found = {name: pace(run, run["beta"].isel(step=0, reading=1).values) for name, run in runs.items()}
+    notes = {f"{name}_tail_pace": np.median(own.tail) for name, own in found.items()}
+    return slowest_pace(list(found.values()), softmax, notes)
 
 
 def query_pace(run: xr.Dataset) -> Estimate:
@@ -156,10 +163,10 @@ def heads_too_many(**runs: xr.Dataset) -> Estimate:
 
 
 def fit_of_few_heads(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
-    """log10(f_T/f_0) at the best step size, the larger of both kernels."""
+    """log10(f_T/f_0) at the best step size, the smaller of both kernels."""
     left = {name: log_left(run) for name, run in (("softmax", softmax), ("gaussian", gaussian))}
     notes = {name: values.mean() for name, values in left.items()}
-    return mean(np.maximum(*left.values()), range=span(softmax), notes=notes)
+    return mean(np.minimum(*left.values()), range=span(softmax), notes=notes)
 
 
 def movement(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
