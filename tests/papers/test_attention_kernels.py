@@ -516,7 +516,7 @@ def test_the_weights_of_the_teacher_have_no_loss(kernel: str, init: str):
     assert float(jnp.abs(y).max()) > 0.1
     teacher = setting.generic(jax.random.fold_in(KEY, 1), p.replace(scale=1.0, value_scale=1.0), W_O, X, y)
     teacher = teacher._replace(V=3.0 / 8.0 * teacher.V)
-    np.testing.assert_allclose(outputs_of(teacher, W_O, X, kernel), y, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(outputs_of(teacher, W_O, X, "softmax"), y, rtol=1e-12, atol=1e-13)
 
 
 OWN = "start_of_my_own:draw"

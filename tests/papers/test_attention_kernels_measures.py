@@ -312,6 +312,8 @@ def test_the_advantage_is_the_ratio_of_losses_and_not_of_what_is_left():
         "softmax": pytest.approx(np.log10(0.25)),
         "gaussian": pytest.approx(-2),
         "ratio_with_values": pytest.approx(-2),
+        "softmax_at_largest_step": 1,
+        "gaussian_at_largest_step": 0,
     }
 
 
@@ -341,8 +343,21 @@ def test_below_the_floor_counts_the_worst_record_against_that_of_softmax():
     run = planted([0, 1, 2, 3], loss=loss, floor=[3.0, 0.0])
     found = measures.below_floor(run)
     assert found.value == pytest.approx((0.25 + 0 + 0.75) / 3)
-    assert found.notes == {"floor": pytest.approx(0.75), "least_loss": pytest.approx((2 + 3 + 0) / 12)}
+    assert found.notes == {
+        "floor": pytest.approx(0.75), "end_over_floor": pytest.approx(1.0), "seeds_without_floor": 0,
+    }  # fmt: skip
     assert measures.below_floor(planted([0, 1], loss=[4.0, 3.0], floor=[3.0, 9.0])).value == 0
+
+
+def test_seeds_without_a_floor_say_nothing_of_it():
+    loss, floors = by_seed([4.0, 2.0], [4.0, 0.0], [4.0, 0.0]), by_seed([3.0, 0.0], [0.0, 0.0], [0.0, 0.0])
+    run = planted([0, 1], loss=loss).assign(floor=(("seed", "kernel"), floors))
+    found = measures.below_floor(run)
+    assert found.seeds == 1
+    assert found.value == pytest.approx(0.25)
+    assert found.notes["seeds_without_floor"] == 2
+    with pytest.raises(Broken, match="floor of softmax is 0"):
+        measures.below_floor(run.isel(seed=[1, 2]))
 
 
 @pytest.mark.parametrize(("less", "outcome"), [(0.0, Outcome.SUPPORTED), (1e-6, Outcome.REFUTED)])
@@ -364,7 +379,10 @@ def ending(*records: Any) -> xr.Dataset:
     outputs[..., 0, 0, 0, 0] = first
     losses = np.ones((*first.shape, 1, 1, 1))
     losses[-1] = 0.01
-    return planted(10 * np.arange(len(first)), outputs=outputs, labels=LABELS, losses=losses, slopes=losses)
+    # Stationary from the first record after the start on.
+    slopes = np.ones_like(losses)
+    slopes[1:] = 1e-4
+    return planted(10 * np.arange(len(first)), outputs=outputs, labels=LABELS, losses=losses, slopes=slopes)
 
 
 @pytest.mark.parametrize(
@@ -380,17 +398,27 @@ def ending(*records: Any) -> xr.Dataset:
     ],
 )
 def test_solutions_are_ends_that_are_apart(ends: list[float], count: int):
-    assert measures.solutions(ending([0] * 4, ends), -1).tolist() == [count] * SEEDS
-    assert measures.solutions(ending([0] * 4, ends), 0).tolist() == [1] * SEEDS
+    assert measures.ends(ending([0] * 4, ends), -1).solutions.tolist() == [count] * SEEDS
+
+
+def test_ends_that_are_neither_solved_nor_stationary_do_not_count():
+    run = ending([0] * 4, [0, 10, 20, 30])
+    assert measures.ends(run, 0).solutions.tolist() == [0] * SEEDS
+    assert measures.ends(run, 0).settled.tolist() == [0.0] * SEEDS
+    run["slopes"][:, -1, 1:] = 1.0
+    assert measures.ends(run, -1).solutions.tolist() == [1] * SEEDS
+    assert measures.ends(run, -1).settled.tolist() == [0.25] * SEEDS
+    run["losses"][:, -1, 1] = 1e-7
+    assert measures.ends(run, -1).solutions.tolist() == [2] * SEEDS
 
 
 def test_solutions_are_counted_by_seed_and_in_units_of_its_own_labels():
     run = ending([0, 0, 0], [0, 1, 2])
     labels = by_seed(LABELS, 10 * LABELS, 3 * LABELS)
     run = run.assign(labels=(("seed", "position"), labels))
-    assert measures.solutions(run, -1).tolist() == [3, 1, 3]
+    assert measures.ends(run, -1).solutions.tolist() == [3, 1, 3]
     run["outputs"][2, -1, 2] = run["outputs"][2, -1, 1]
-    assert measures.solutions(run, -1).tolist() == [3, 1, 2]
+    assert measures.ends(run, -1).solutions.tolist() == [3, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -403,7 +431,7 @@ def test_more_solutions_go_on_as_they_did_since_half_way(half: list[float], drif
     assert found.value == 2
     assert found.notes["softmax"] == 3
     assert found.notes["gaussian"] == 1
-    assert found.notes["softmax_log10_f"] == pytest.approx(-2)
+    assert found.notes["softmax_settled"] == 1
     low, high = found.interval(0.95)
     assert (found.value - low, high - found.value) == pytest.approx(drift)
     back = measures.more_solutions(gaussian, softmax)

@@ -19,7 +19,7 @@ by full-batch gradient descent on f = 1/2 sum_i |MH(X_i) - y_i|^2.
 | `gamma` | gamma | sigma_min^2(J_Q), J_Q the derivative of all outputs in W^Q |
 | `rate` | eta | step size |
 | `length`, `energy` | | eta sum_r \|grad f\|, which is the length of the path, and eta sum_r \|grad f\|^2 |
-| `floor` | | the least loss that W^Q and W^K could reach with the values of the start |
+| `floor` | | a loss below which no W^Q and W^K lead with the values of the start |
 
 A run trains one start and records all of that, or many cells side by side: starts on the same data, step
 sizes, and a map over delta and scale.
@@ -102,8 +102,7 @@ def _cells(w: Weights, key: Key[Array, ""], again: Key[Array, ""], task: Task, p
         return start(key, p, task.W_O, task.X, task.y)
 
     def again_from(key: Key[Array, ""], w: Weights, p: Preset) -> Weights:
-        fresh = start_of(key, p)
-        return Weights(*(new if b in p.train else old for b, new, old in zip("qkv", fresh, w, strict=True)))
+        return w._replace(**trained(start_of(key, p), p))
 
     keys = jnp.stack([key, *jax.random.split(again, p.starts - 1)])
     if not p.grid:
@@ -135,23 +134,20 @@ def loss(w: Weights, task: Task, p: Preset) -> Float[Array, ""]:
 
 def trained(w: Weights, p: Preset) -> dict[str, Array]:
     """The weights that are trained, by letter."""
-    return {b: x for b, x in zip("qkv", w, strict=True) if b in p.train}
+    return {b.upper(): getattr(w, b.upper()) for b in p.train}
 
 
 def slope(w: Weights, task: Task, p: Preset) -> Weights:
     """The gradient in what is trained, and zero elsewhere."""
-    g = jax.grad(loss)(w, task, p)
-    return Weights(*(x if b in p.train else jnp.zeros_like(x) for b, x in zip("qkv", g, strict=True)))
+    own = jax.grad(lambda own: loss(w._replace(**own), task, p))(trained(w, p))
+    return jax.tree.map(jnp.zeros_like, w)._replace(**own)
 
 
 def hessian_ends(w: Weights, task: Task, p: Preset, products: int = LANCZOS) -> Extremes:
     """The extreme eigenvalues of the Hessian in what is trained."""
 
-    def part(own: dict[str, Array]) -> Float[Array, ""]:
-        return loss(Weights(*(own.get(b, x) for b, x in zip("qkv", w, strict=True))), task, p)
-
     own = trained(w, p)
-    _, change = jax.linearize(jax.grad(part), own)
+    _, change = jax.linearize(jax.grad(lambda own: loss(w._replace(**own), task, p)), own)
     return extreme_eigenvalues(change, own, jax.random.key(0), products)
 
 
@@ -165,7 +161,10 @@ def step_size(w: Weights, task: Task, p: Preset) -> Float[Array, ""]:
 
 
 def _rounding(w: Weights, task: Task) -> Float[Array, ""]:
-    """A curvature of rounding errors: that of a loss of labels and values, over weights of size one."""
+    """A curvature of rounding errors: 1e3 eps (|y|^2 + n sum_i (sum_hj |v_ihj|)^2) / (Hd).
+
+    The bracket bounds the loss, whatever the attention, and weights of scale one have |W^Q|^2 = Hd.
+    """
     values = jnp.einsum("ijD,hD->ihj", task.X, directions(w, task.W_O))
     reach = jnp.sum(jnp.abs(values), axis=(1, 2))
     loss_size = jnp.sum(task.y**2) + task.X.shape[1] * jnp.sum(reach**2)
@@ -205,7 +204,6 @@ def dynamics(task: Task, p: Preset) -> Dynamics:
         """Down the loss, and up the two sums."""
         g = slope(path.weights, task, p)
         square = squared(g)
-        # The root of 0 has no derivative, which stiff flows would ask for.
         return Path(g, -jnp.sqrt(square), -square)
 
     if p.algorithm == "flow":
@@ -273,7 +271,7 @@ def probes(p: Preset) -> dict[str, Probe]:
                          "block", once=True),
         "floor": of(
             lambda w, task, p: jnp.stack([floor(task.start, task.W_O, task.X, task.y, k) for k in KERNELS]),
-            "least loss of each kernel with the values of the start", "kernel", once=True,
+            "loss below which no W^Q, W^K lead, of each kernel, with the first values", "kernel", once=True,
         ),
         "ranks": of(lambda w, task, p: ranks(task.start, task, p), "rank of B at the start by heads",
                     "heads", once=True),
@@ -305,7 +303,7 @@ def _probes_of_cells(p: Preset) -> dict[str, Probe]:
         ),
         "losses": of(lambda w, task: _losses(w, task, p), "f"),
         "slopes": of(slopes, "norm of the gradient in what is trained"),
-        "floors": of(floors, "least loss with the values of the start", once=True),
+        "floors": of(floors, "loss below which no W^Q, W^K lead with the first values", once=True),
         "rate": of(lambda w, task: task.rate, "step size", once=True),
     }
     if p.starts > 1:

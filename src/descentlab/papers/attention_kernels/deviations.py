@@ -4,6 +4,11 @@ from descentlab.paper import Deviation
 
 DEVIATIONS = (
     Deviation(
+        "data and sizes",
+        "The paper gives none for its theorems. Tokens and labels are Gaussian, W_h^O random directions of "
+        "one length, the same for both heads of a couple; sizes are ours.",
+    ),
+    Deviation(
         "the starts of the theorems",
         "The theorems say that there is a start, not which. Theorem 1 is run from W^V = 0 and |W_h^O| = 10: "
         "as W^O grows, W^V fits the labels before W^Q and W^K have moved, and B stays. Theorem 2 is run "
@@ -43,26 +48,31 @@ DEVIATIONS = (
         "In some cases, says the paper. Judged at a generic start, and in a construction in which softmax "
         "cannot win: tokens end in one and heads in couples have values ±c(e_D + delta u'), of which "
         "softmax, whose rows sum to one, can only use delta u'. The map shows both kernels over delta and "
-        "the size of queries and keys. Where values are trained, or heads paired with generic values, "
-        "neither kernel stalls.",
+        "the size of queries and keys.",
     ),
     Deviation(
         "the best step",
         "Kernels are compared at the best of five step sizes, a factor of four apart from 1/(4L) on, for "
-        "each seed (of four in the map). A loss below a millionth of its start counts as solved: how far "
-        "below says how long one trained.",
+        "each seed. A loss below a millionth of its start counts as solved: how far below says how long one "
+        "trained.",
     ),
     Deviation(
         "local solutions",
-        "Starts of W^Q with the same data, W^K and W^V, trained for as long as other runs. Ends are the "
-        "same solution if their outputs differ by less than a twentieth of |y|, along a chain of ends; so "
-        "all that fit the labels are one. How the count moved since half of the steps is in the interval as "
-        "drift.",
+        "Starts of W^Q with the same data, W^K and W^V, trained for as long as other runs, each at the "
+        "better of two steps. Only starts that end solved, or where |grad f|/sqrt(2f) is below a hundredth "
+        "of that at the start, count. Ends are the same solution if their outputs differ by less than a "
+        "twentieth of |y|, along a chain of ends; so all that fit the labels are one. How the count moved "
+        "since half of the steps is in the interval as drift.",
     ),
     Deviation(
         "Gaussian attention has a floor too",
         "Its entries lie in (0, 1], so with frozen values outputs lie between the sums of the negative and "
         "of the positive values. It is computed like softmax's.",
+    ),
+    Deviation(
+        "eigenvalues of the Hessian",
+        "The extreme ones, by Lanczos' method with 32 products: from inside, so that both ends may be a "
+        "little further out where there are thousands of weights.",
     ),
     Deviation(
         "real data and landscapes",

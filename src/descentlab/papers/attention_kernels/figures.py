@@ -210,7 +210,7 @@ def draw_values(**data: Data) -> Canvas:
         names = "slowest pace over the bound's", r"$|M_T - M_0|\,/\,|M_0|$"
         for ax, samples, name in zip(axes[0], (paces, ends), names, strict=True):
             # A loss that rose has no pace.
-            logs = [np.log10(np.maximum(one, 1e-6)) for one in samples]
+            logs = [np.log10(np.maximum(one, measures.SLOWEST)) for one in samples]
             plot.points(ax, runs.SIZES, logs, *look, marker)
             ax.set(xlabel="size $|W_h^O|$ of the values", ylabel=name, xscale="log")
             ax.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -225,7 +225,7 @@ def draw_descent(run: Data, small: Data) -> Canvas:
     """How far the loss fell, what the inequalities claim, and the ratio of both."""
     figure, axes = panels(1, 3, (2.9, 2.4))
     ratios = axes[0, 2]
-    units = {"units ten times as large": (small, DASHED), "preset's units": (run, "-")}
+    units = {"divided by ten": (small, DASHED), "preset's units": (run, "-")}
     for ax, (words, (one, line)) in zip(axes[0, 1::-1], units.items(), strict=True):
         fallen, length, energy = map(later, (one["loss"][:, 0] - one["loss"], one["length"], one["energy"]))
         band(ax, fallen, "$f_0 - f_t$", VERMILION)
@@ -368,7 +368,7 @@ def draw_solutions(**data: Data) -> Canvas:
         at, count = np.arange(len(f)), f.sizes["start"]
         x, ends = at[:, None] + np.linspace(-0.28, 0.28, count), np.sort(np.maximum(f.values, LEAST), axis=1)
         ax.plot(x.ravel(), ends.ravel(), "o", color=color, ms=2.5, mew=0)
-        for seed, number in zip(at, measures.solutions(run, -1), strict=True):
+        for seed, number in zip(at, measures.ends(run, -1).solutions, strict=True):
             ax.text(seed, 1.01, str(number), transform=ax.get_xaxis_transform(), ha="center", va="bottom")
         ax.set(xlabel="seed", ylabel="$f_T/f_0$", yscale="log", xticks=at, xticklabels=run["seed"].values)
         ax.set_title(f"{name}: different ends of {count} starts", pad=14)
@@ -384,7 +384,7 @@ def rows_conservatism(**data: Data) -> tuple[list[str], list[list[Any]]]:
         kernel, weights, start = name.split("_")
         reading = 0 if weights == "all" else None
         own, printed = pace(run, reading), pace(run, 1) if weights == "all" else None
-        paces = *(own or (None,) * 3), printed and printed.slowest
+        paces = *(own[:3] if own else (None,) * 3), printed and printed.slowest
         words = ["–" if one is None else spread(one) for one in paces]
         numbers = np.median(shrink(run, reading)), measures.eta_L(run), moved(run).isel(step=-1).median()
         found.append([KERNEL[kernel][0], weights, start, *words, *(f"{float(x):.3g}" for x in numbers)])
@@ -432,7 +432,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "at least, with gradient norms as printed, or half of their squares, by the descent lemma. The first "
         "depends on the units of labels and outputs. Right: the coefficients that hold at each step; 1 and "
         "1/2 are claimed. Medians over seeds and their range.",
-        draw_descent, {"run": runs.QUERY["softmax"], "small": runs.SMALL_UNITS},
+        draw_descent, {"run": runs.QUERY["softmax"], "small": runs.DIVIDED},
         ("softmax_descent_as_printed", "softmax_descent_as_printed_in_other_units",
          "softmax_descent_squared"),
     ),
@@ -456,7 +456,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "The construction that separates, one couple of heads, W^Q trained alone: what is left of the loss "
         "at the best step size, at least a millionth, over delta, the part of the values that softmax can "
         "use, and the scale of queries and keys; geometric means. Lines: the floor of softmax over f_0 "
-        "(left), and where the kernels do equally well (right). Star: the preset's own.",
+        "(left), and where the kernels do equally well (right). At most 1000 steps. Star: the preset's own.",
         draw_map, runs.MAP, ("gaussian_beats_softmax_constructed",),
     ),
     Figure(
@@ -477,8 +477,8 @@ FIGURES: tuple[Figure | Table, ...] = (
     Figure(
         "local_solutions",
         "W^Q trained from several generic starts of the same problem: the loss in the end of each, in order "
-        "and at least 1e-16, by seed. Above: how many different outputs they end with; a chain of ends with "
-        "steps below a twentieth of |y| counts as one.",
+        "and at least 1e-16, by seed. Above: how many different outputs those that are solved or stationary "
+        "end with; a chain of ends with steps below a twentieth of |y| counts as one.",
         draw_solutions, runs.STARTS, ("softmax_has_more_local_solutions",),
     ),
     Table(

@@ -13,6 +13,7 @@ from descentlab.scaling import setting
 ROUNDING = 1e-20  # a loss below this part of its start is one of rounding errors
 SOLVED = 1e-6  # and below this part it is solved: how far below says how long one trained
 SLOWEST = 1e-6  # the pace of a loss that rose: as far from a bound that falls as one likes
+STATIONARY = 1e-2  # |grad f|/sqrt(2f) over that of the start, at a stationary point
 APART = 0.05  # end points whose outputs differ by more, in units of |y|, are two
 
 
@@ -71,6 +72,7 @@ def slowest_pace(paces: Sequence[Pace], run: xr.Dataset, notes: dict[str, float]
         np.log10(np.maximum(np.min([getattr(own, what) for own in paces], axis=0), SLOWEST))
         for what in ("slowest", "limit")
     )
+    notes = {"slowest_of_all_seeds": 10 ** now.min(), **notes}
     return mean(now, drift=(float((now - then).mean()), 0.0), range=span(run), notes=notes)
 
 
@@ -180,9 +182,8 @@ def movement(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
 
 
 def negative_curvature(run: xr.Dataset) -> xr.DataArray:
-    """The least eigenvalue of the Hessian as a negative part of the largest, along the run."""
-    least, largest = run["curvature"].isel(end=0), run["curvature"].isel(end=1)
-    return (-least).clip(min=0) / largest
+    """How negative the least eigenvalue of the Hessian is, over the largest in size, along the run."""
+    return (-run["curvature"].isel(end=0)).clip(min=0) / abs(run["curvature"]).max("end")
 
 
 def concavity(softmax: xr.Dataset, gaussian: xr.Dataset, **generic: xr.Dataset) -> Estimate:
@@ -195,11 +196,20 @@ def concavity(softmax: xr.Dataset, gaussian: xr.Dataset, **generic: xr.Dataset) 
 # ---------------------------------------------------------------- kernels compared
 
 
+def best_step(run: xr.Dataset) -> xr.DataArray:
+    """The index of the step size with the least loss in the end, for each seed and cell."""
+    return run["losses"].fillna(np.inf).isel(step=-1, drop=True).argmin("multiple")
+
+
 def best(run: xr.Dataset) -> xr.Dataset:
-    """Of a run of many cells, the step size with the least loss in the end, for each seed and cell."""
-    losses = run["losses"].fillna(np.inf)
-    which = losses.isel(step=-1, drop=True).argmin("multiple")
-    return run.assign(losses=losses)[["losses", "slopes"]].isel(multiple=which)
+    """Of a run of many cells, losses and gradients at the best step size, for each seed and cell."""
+    return run[["losses", "slopes"]].fillna(np.inf).isel(multiple=best_step(run))
+
+
+def at_an_end(run: xr.Dataset) -> float:
+    """The share of cells whose best step size is the largest that was tried."""
+    which = best_step(run)
+    return float((which == run.sizes["multiple"] - 1).mean())
 
 
 def left(run: xr.Dataset) -> xr.DataArray:
@@ -234,6 +244,10 @@ def separation(softmax: xr.Dataset, gaussian: xr.Dataset, **others: xr.Dataset) 
         kernel, _, where = name.partition("_")
         if kernel == "softmax":
             notes[f"ratio_{where}"] = advantage(run, others[f"gaussian_{where}"]).mean()
+    notes |= {
+        f"{name}_at_largest_step": at_an_end(run)
+        for name, run in (("softmax", softmax), ("gaussian", gaussian))
+    }
     return mean(advantage(softmax, gaussian), range=span(softmax), notes=notes)
 
 
@@ -241,7 +255,7 @@ def steepness(run: xr.Dataset) -> np.ndarray:
     """|grad f|/sqrt(2f) in the end at the best step size, before the loss is one of rounding errors."""
     cell = best(run).isel(start=0, delta=0, scale=0).transpose("seed", "step")
     f, g = cell["losses"].values, cell["slopes"].values
-    last = np.maximum((f > ROUNDING * f[:, :1]).sum(1) - 1, 0)[:, None]
+    last = f.shape[1] - 1 - (f > ROUNDING * f[:, :1])[:, ::-1].argmax(1)[:, None]
     f, g = (np.take_along_axis(x, last, 1)[:, 0] for x in (f, g))
     return np.maximum(g, 1e-16) / np.sqrt(2 * f)
 
@@ -258,36 +272,59 @@ def vanishing(softmax: xr.Dataset, gaussian: xr.Dataset, **constructed: xr.Datas
 
 
 def below_floor(run: xr.Dataset) -> Estimate:
-    """How far f_t goes below the floor of softmax at most, over f_0; 0 if it never does."""
+    """How far f_t goes below the floor of softmax at most, over f_0; 0 if it never does.
+
+    Of the seeds that have a floor: some values reach all labels.
+    """
+    high = run["floor"].isel(kernel=0) > 0
+    if not high.any():
+        raise Broken("The floor of softmax is 0 for all seeds: the values reach all labels.")
+    run = run.isel(seed=high.values)
     f, lowest = run["loss"], run["floor"].isel(kernel=0)
     first = f.isel(step=0)
-    notes = {"floor": (lowest / first).mean(), "least_loss": (f.min("step") / first).mean()}
+    notes = {
+        "floor": (lowest / first).mean(),
+        "end_over_floor": (f.isel(step=-1) / lowest).median(),
+        "seeds_without_floor": float((~high).sum()),
+    }
     return mean(((lowest - f).clip(min=0) / first).max("step"), range=span(run), notes=notes)
 
 
-def solutions(run: xr.Dataset, step: int) -> np.ndarray:
-    """How many different outputs the starts end with at a record, by seed.
+class Ends(NamedTuple):
+    """Where starts end: how many different solutions, and the share of starts that are at one, by seed."""
+
+    solutions: np.ndarray
+    settled: np.ndarray
+
+
+def ends(run: xr.Dataset, step: int) -> Ends:
+    """The different outputs of starts that are solved or at a stationary point, at a record.
 
     Two starts end alike if a chain of ends with steps below a twentieth of |y| leads from one to the other.
     """
-    ends = run["outputs"].isel(step=step, delta=0, scale=0, multiple=0)
-    ends = check_finite(ends.transpose("seed", "start", "position"))
+    chosen = run[["losses", "slopes", "outputs"]].isel(multiple=best_step(run)).isel(delta=0, scale=0)
+    steep = chosen["slopes"] / (2 * chosen["losses"]) ** 0.5
+    there = chosen.isel(step=step)
+    solved = there["losses"] <= SOLVED * chosen["losses"].isel(step=0)
+    settled = (solved | (steep.isel(step=step) <= STATIONARY * steep.isel(step=0))).transpose("seed", "start")
+    outputs = check_finite(there["outputs"].transpose("seed", "start", "position")).values
     sizes = ((run["labels"] ** 2).sum("position") ** 0.5).values
-    return np.array([
-        hierarchy.fclusterdata(own / size, APART, "distance", method="single").max()
-        for own, size in zip(ends.values, sizes, strict=True)
-    ])  # fmt: skip
+    count = [_clusters(own[at] / size) for own, at, size in zip(outputs, settled.values, sizes, strict=True)]
+    return Ends(np.array(count), settled.mean("start").values)
+
+
+def _clusters(points: np.ndarray) -> int:
+    if len(points) < 2:
+        return len(points)
+    return int(hierarchy.fclusterdata(points, APART, "distance", method="single").max())
 
 
 def more_solutions(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
     """Solutions of softmax less those of Gaussian attention; how that moved since half-way is drift."""
     half = int(np.searchsorted(softmax["step"].values, softmax["step"].values[-1] / 2))
-    now, before = (solutions(softmax, i) - solutions(gaussian, i) for i in (-1, half))
-    change = float((now - before).mean())
-    notes = {
-        "softmax": solutions(softmax, -1).mean(),
-        "gaussian": solutions(gaussian, -1).mean(),
-        "softmax_log10_f": np.log10(left(softmax)).mean(),
-        "gaussian_log10_f": np.log10(left(gaussian)).mean(),
-    }
-    return mean(now, drift=(max(-change, 0.0), max(change, 0.0)), range=span(softmax), notes=notes)
+    now, before = ({"softmax": ends(softmax, i), "gaussian": ends(gaussian, i)} for i in (-1, half))
+    more, then = (at["softmax"].solutions - at["gaussian"].solutions for at in (now, before))
+    change = float((more - then).mean())
+    notes = {name: own.solutions.mean() for name, own in now.items()}
+    notes |= {f"{name}_settled": own.settled.mean() for name, own in now.items()}
+    return mean(more, drift=(max(-change, 0.0), max(change, 0.0)), range=span(softmax), notes=notes)

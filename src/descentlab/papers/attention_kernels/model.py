@@ -116,7 +116,7 @@ def reachable(
 def floor(
     w: Weights, W_O: Float[Array, "H d"], X: Float[Array, "N n D"], y: Float[Array, "N n"], kernel: str
 ) -> Float[Array, ""]:
-    """The least loss that any W^Q and W^K could have: from the distance of labels to what is reachable."""
+    """A loss below which no W^Q and W^K lead: half the squared distance of labels from what is reachable."""
     low, high = reachable(w, W_O, X, kernel)
     beyond = jnp.maximum(low[:, None] - y, 0) + jnp.maximum(y - high[:, None], 0)
     return 0.5 * jnp.sum(beyond**2)

@@ -6,21 +6,25 @@ length ten, so that it need not grow much. Theorem 2 works from paired heads wit
 
 from typing import Any
 
+from descentlab.papers.attention_kernels.model import KERNELS
+
 Overrides = dict[str, Any]
+
+ONE: Overrides = {"starts": 1, "rates": 1, "grid": 0}  # start and step size, recorded in full
 
 # ---------------------------------------------------------------- the theorems' starts
 
-ALL = {kernel: {"kernel": kernel, "train": "qkv"} for kernel in ("softmax", "gaussian")}
+ALL: dict[str, Overrides] = {kernel: {"kernel": kernel, "train": "qkv", **ONE} for kernel in KERNELS}
 QUERY: dict[str, Overrides] = {
     kernel: {
-        "kernel": kernel, "train": "q", "value_scale": 1.0,
+        "kernel": kernel, "train": "q", "value_scale": 1.0, **ONE,
         # A start of one's own stays.
         "init": lambda init: "paired" if init == "generic" else init,
     }
-    for kernel in ("softmax", "gaussian")
+    for kernel in KERNELS
 }  # fmt: skip
-# The same problem with labels and outputs in other units: the step, in units of 1/L, follows.
-SMALL_UNITS = {
+# The same problem with labels and outputs divided by ten: the step, in units of 1/L, follows.
+DIVIDED = {
     **QUERY["softmax"], "label_scale": lambda s: s / 10, "output_scale": lambda s: s / 10,
 }  # fmt: skip
 
@@ -32,7 +36,7 @@ GENERIC_QUERY = {kernel: {**run, **GENERIC} for kernel, run in QUERY.items()}
 
 # ---------------------------------------------------------------- kernels compared, each at its best step
 
-TUNED: Overrides = {"step": "curvature", "eta": 0.25, "rates": 5}
+TUNED: Overrides = {"algorithm": "descent", "step": "curvature", "eta": 0.25, "rates": 5}
 GENERIC_TUNED = {kernel: {**run, **TUNED} for kernel, run in GENERIC_QUERY.items()}
 PAIRED_TUNED = {kernel: {**run, "init": "paired"} for kernel, run in GENERIC_TUNED.items()}
 VALUES_TUNED = {kernel: {**run, "train": "qkv"} for kernel, run in GENERIC_TUNED.items()}
@@ -46,14 +50,14 @@ STARTS = {
 SEPARATING = {
     kernel: {
         "kernel": kernel, "train": "q", "init": "separating", "tokens": "biased", "output_scale": 1.0,
-        "value_scale": 1.0,
+        **ONE,
     }
-    for kernel in ("softmax", "gaussian")
+    for kernel in KERNELS
 }  # fmt: skip
 SEPARATING_TUNED = {kernel: {**run, **TUNED} for kernel, run in SEPARATING.items()}
 # One couple of heads, as the construction was calibrated.
 MAP = {
-    kernel: {**run, "H": 2, "grid": 12, "rates": 4, "scale": 1.0, "steps": lambda steps: min(steps, 1000)}
+    kernel: {**run, "H": 2, "grid": 12, "steps": lambda steps: min(steps, 1000)}
     for kernel, run in SEPARATING_TUNED.items()
 }
 
