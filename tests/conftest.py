@@ -16,11 +16,8 @@ from descentlab.store import Store
 numerics.configure()
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
-# Tests compile many small programs: keep them all. JAX does not write them atomically, and half a program
-# crashes whoever loads it, so that each worker keeps its own.
+# Tests compile many small programs: keep them all, for all workers and the commands they start.
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-jax.config.update("jax_compilation_cache_dir", str(numerics.cache_dir() / worker))
 
 
 @pytest.fixture(autouse=True)
