@@ -52,6 +52,7 @@ def same_kernel(runs: Datasets) -> Datasets:
 
 
 SAME = Mutant("softmax in place of the Gaussian kernel", alter=same_kernel)
+
 # ---------------------------------------------------------------- Theorem 1
 
 PACE = "The theorem gives an upper bound on the loss: the slowest pace over the bound's is at least one."
@@ -265,9 +266,9 @@ KERNELS_COMPARED = (
     claim(
         "softmax_has_more_local_solutions",
         "Remark on Theorem 2",
-        "Of 16 generic starts of W^Q on the same data, with the same W^K and W^V, each at its better step of "
-        "two, those of softmax end solved or at stationary points with more different outputs than those of "
-        "Gaussian attention.",
+        "Of 16 generic starts of W^Q on the same data, with the same W^K and W^V and the step 1/L, those of "
+        "softmax end solved or at stationary points with more different outputs than those of Gaussian "
+        "attention.",
         measures.more_solutions,
         Interval(low=1.0),
         runs=STARTS,

@@ -52,17 +52,17 @@ DEVIATIONS = (
     ),
     Deviation(
         "the best step",
-        "Kernels are compared at the best of five step sizes, a factor of four apart from 1/(4L) on, for "
-        "each seed. A loss below a millionth of its start counts as solved: how far below says how long one "
-        "trained.",
+        "Losses and gradients of kernels are compared at the best of five step sizes, a factor of four "
+        "apart from 1/(4L) on, for each seed. A loss below a millionth of its start counts as solved: how "
+        "far below says how long one trained.",
     ),
     Deviation(
         "local solutions",
-        "Starts of W^Q with the same data, W^K and W^V, trained for as long as other runs, each at the "
-        "better of two steps. Only starts that end solved, or where |grad f|/sqrt(2f) is below a hundredth "
-        "of that at the start, count. Ends are the same solution if their outputs differ by less than a "
-        "twentieth of |y|, along a chain of ends; so all that fit the labels are one. How the count moved "
-        "since half of the steps is in the interval as drift.",
+        "Starts of W^Q with the same data, W^K and W^V, trained for as long as other runs with the step "
+        "1/L, which is not tuned. Only starts that end solved, or where |grad f|/sqrt(2f) is below a "
+        "hundredth of that at the start, count. Ends are the same solution if their outputs differ by less "
+        "than a twentieth of |y|, along a chain of ends; so all that fit the labels are one. How the count "
+        "moved since half of the steps is in the interval as drift.",
     ),
     Deviation(
         "Gaussian attention has a floor too",

@@ -424,7 +424,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "W^Q trained alone from paired heads, with values of several sizes. Left: log(f_0/f_t) over that of "
         "(1 - eta gamma)^t, the least of all records; below the dotted line the bound of Theorem 2 fails. "
         "Right: how far the weights go. Geometric means and 95 % intervals.",
-        draw_values, runs.OVER_VALUES, RATES[2:],
+        draw_values, runs.OVER_VALUES, RATES[3:],
     ),
     Figure(
         "descent_inequalities",

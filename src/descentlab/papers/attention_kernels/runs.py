@@ -42,7 +42,8 @@ PAIRED_TUNED = {kernel: {**run, "init": "paired"} for kernel, run in GENERIC_TUN
 VALUES_TUNED = {kernel: {**run, "train": "qkv"} for kernel, run in GENERIC_TUNED.items()}
 FEW_HEADS = {kernel: {**run, "H": 1} for kernel, run in VALUES_TUNED.items()}
 STARTS = {
-    kernel: {**run, "step": "curvature", "eta": 1.0, "starts": 16} for kernel, run in GENERIC_QUERY.items()
+    kernel: {**run, "algorithm": "descent", "step": "curvature", "eta": 1.0, "starts": 16}
+    for kernel, run in GENERIC_QUERY.items()
 }
 
 # ---------------------------------------------------------------- the construction that separates
