@@ -271,12 +271,12 @@ def test_the_best_step_size_is_that_of_the_least_loss_in_the_end():
     assert chosen["slopes"].isel(step=-1).values.ravel().tolist() == [4, 5, 6]
     assert measures.left(run).values.ravel() == pytest.approx([0.25, 0.5, 0.1])
     assert measures.log_left(run) == pytest.approx(np.log10([0.25, 0.5, 0.1]))
-    assert measures.only(run, 0).tolist() == [4, 4, 4]
+    assert measures.only(run)["losses"].isel(step=0).values.tolist() == [4, 4, 4]
 
 
 def test_a_seed_that_no_step_size_keeps_finite_is_broken():
     run = cells(by_seed([[4, 4], [1, 2]], [[4, 4], [np.nan, np.nan]], [[4, 4], [np.inf, 1]]))
-    assert measures.only(run, -1).tolist() == [1, np.inf, 1]
+    assert measures.only(run)["losses"].isel(step=-1).values.tolist() == [1, np.inf, 1]
     with pytest.raises(Broken, match="seed 1"):
         measures.separation(run, cells([[4.0, 4.0], [1.0, 1.0]]))
 

@@ -33,7 +33,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from descentlab.curvature import Extremes, extreme_eigenvalues
+from descentlab.curvature import PRODUCTS, Extremes, extreme_eigenvalues
 from descentlab.dynamics import Dynamics, descent
 from descentlab.flow import flow
 from descentlab.objective import empirical
@@ -41,7 +41,7 @@ from descentlab.paper import About
 from descentlab.papers.attention_kernels.claims import CLAIMS as CLAIMS
 from descentlab.papers.attention_kernels.deviations import DEVIATIONS as DEVIATIONS
 from descentlab.papers.attention_kernels.figures import FIGURES as FIGURES
-from descentlab.papers.attention_kernels.model import KERNELS, directions, floor, least_singular, outputs
+from descentlab.papers.attention_kernels.model import KERNELS, floor, least_singular, outputs, values
 from descentlab.papers.attention_kernels.model import Weights as Weights
 from descentlab.papers.attention_kernels.model import attention as attention
 from descentlab.papers.attention_kernels.model import features as features
@@ -51,8 +51,6 @@ from descentlab.papers.attention_kernels.setting import STEP_RATIO, draw, map_ax
 from descentlab.papers.attention_kernels.setting import Preset as Preset
 from descentlab.papers.attention_kernels.setting import records as records
 from descentlab.probe import Probe
-
-LANCZOS = 32  # Hessian products for its extreme eigenvalues
 
 # ---------------------------------------------------------------- task
 
@@ -143,9 +141,8 @@ def slope(w: Weights, task: Task, p: Preset) -> Weights:
     return jax.tree.map(jnp.zeros_like, w)._replace(**own)
 
 
-def hessian_ends(w: Weights, task: Task, p: Preset, products: int = LANCZOS) -> Extremes:
+def hessian_ends(w: Weights, task: Task, p: Preset, products: int = PRODUCTS) -> Extremes:
     """The extreme eigenvalues of the Hessian in what is trained."""
-
     own = trained(w, p)
     _, change = jax.linearize(jax.grad(lambda own: loss(w._replace(**own), task, p)), own)
     return extreme_eigenvalues(change, own, jax.random.key(0), products)
@@ -165,8 +162,7 @@ def _rounding(w: Weights, task: Task) -> Float[Array, ""]:
 
     The bracket bounds the loss, whatever the attention, and weights of scale one have |W^Q|^2 = Hd.
     """
-    values = jnp.einsum("ijD,hD->ihj", task.X, directions(w, task.W_O))
-    reach = jnp.sum(jnp.abs(values), axis=(1, 2))
+    reach = jnp.sum(jnp.abs(values(w, task.W_O, task.X)), axis=(1, 2))
     loss_size = jnp.sum(task.y**2) + task.X.shape[1] * jnp.sum(reach**2)
     return 1e3 * jnp.finfo(loss_size.dtype).eps * loss_size / task.W_O.size
 

@@ -7,6 +7,7 @@ import numpy as np
 from descentlab.claim import Assumption, Claim, Datasets, Mutant, is_one_of
 from descentlab.estimate import Interval
 from descentlab.papers.attention_kernels import measures
+from descentlab.papers.attention_kernels.model import KERNELS
 from descentlab.papers.attention_kernels.runs import (
     ALL,
     DIVIDED,
@@ -19,6 +20,7 @@ from descentlab.papers.attention_kernels.runs import (
     SEPARATING_TUNED,
     STARTS,
     VALUES_TUNED,
+    named,
 )
 
 claim = partial(Claim, presets=("tiny", "quick", "paper"))
@@ -71,7 +73,7 @@ ALL_WEIGHTS = tuple(
         mutants=(FROZEN,),
         margin=PACE,
     )
-    for kernel in ("softmax", "gaussian")
+    for kernel in KERNELS
 )
 
 ALL_WEIGHTS_AS_PRINTED = claim(
@@ -160,7 +162,7 @@ REMARKS = (
         "rank Nn exactly from the first h with hD >= Nn on (heads too many).",
         measures.heads_too_many,
         Interval.around(0, 0.5),
-        runs={"softmax": GENERIC_ALL["softmax"], "gaussian": GENERIC_ALL["gaussian"]},
+        runs=GENERIC_ALL,
         assumes=(WIDE,),
         mutants=(Mutant("heads that are all alike", {"scale": 0.0}),),
         margin="Less than one head, since heads are counted.",
@@ -222,8 +224,7 @@ KERNELS_COMPARED = (
         Interval(low=TWICE),
         runs={
             **GENERIC_TUNED,
-            **{f"{kernel}_paired": run for kernel, run in PAIRED_TUNED.items()},
-            **{f"{kernel}_with_values": run for kernel, run in VALUES_TUNED.items()},
+            **named(paired=PAIRED_TUNED, with_values=VALUES_TUNED),
         },
         mutants=(SAME,),
         margin=BEATS,
@@ -259,7 +260,7 @@ KERNELS_COMPARED = (
         "the ratio).",
         measures.vanishing,
         Interval(low=1.0),
-        runs={**GENERIC_TUNED, **{f"{kernel}_constructed": run for kernel, run in SEPARATING_TUNED.items()}},
+        runs={**GENERIC_TUNED, **named(constructed=SEPARATING_TUNED)},
         mutants=(SAME,),
         margin="Vanishing: a tenth of the other kernel's, for the same residual.",
     ),

@@ -3,7 +3,7 @@
 Vermilion is softmax attention, blue Gaussian attention. Losses are shown down to 1e-16 of the start's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -66,7 +66,7 @@ def seeds(ax: Axes, series: xr.DataArray, kernel: str, median: bool = True) -> N
 
 def tuned(run: Data, name: str = "losses") -> xr.DataArray:
     """Losses or slopes of the only cell, at the best step size."""
-    return measures.best(run)[name].isel(start=0, delta=0, scale=0)
+    return measures.only(run)[name]
 
 
 def compare(ax: Axes, title: str, **data: Data) -> None:
@@ -84,21 +84,15 @@ def spread(values: np.ndarray) -> str:
 
 def shrink(run: Data, reading: int | None) -> np.ndarray:
     """eta beta at the start, in a reading, or eta gamma, by seed."""
-    constant = run["gamma"] if reading is None else run["beta"].isel(reading=reading)
-    return (run["rate"] * constant.isel(step=0)).values
+    return run["rate"].values * measures.constant(run, reading)
 
 
 def pace(run: Data, reading: int | None) -> measures.Pace | None:
     """The pace of a run against its bound with beta, or with gamma; None where there is no bound."""
     try:
-        return measures.pace(run, shrink(run, reading) / run["rate"].values)
+        return measures.pace(run, measures.constant(run, reading))
     except Broken:
         return None
-
-
-def moved(run: Data) -> xr.DataArray:
-    """|M_t - M_0|/|M_0|."""
-    return measures.total(run["moved"]) / measures.total(run["start_size"])
 
 
 # ---------------------------------------------------------------- the architecture
@@ -206,7 +200,7 @@ def draw_values(**data: Data) -> Canvas:
     for (kernel, look), marker in zip(KERNEL.items(), "os", strict=True):
         own = [data[f"{kernel}_{i}"] for i in range(len(runs.SIZES))]
         paces = [found.slowest if (found := pace(run, None)) else np.full(1, np.nan) for run in own]
-        ends = [moved(run).isel(step=-1).values for run in own]
+        ends = [measures.moved(run).isel(step=-1).values for run in own]
         names = "slowest pace over the bound's", r"$|M_T - M_0|\,/\,|M_0|$"
         for ax, samples, name in zip(axes[0], (paces, ends), names, strict=True):
             # A loss that rose has no pace.
@@ -252,7 +246,7 @@ def draw_near_convex(**data: Data) -> Canvas:
             one = run if line == "-" else data[f"{kernel}_generic"]
             look: dict[str, Any] = {"label": f"{name}, {start}", "color": color, "linestyle": line}
             band(bend, measures.negative_curvature(one), **look)
-            band(ax, later(moved(one)), **look)
+            band(ax, later(measures.moved(one)), **look)
         for i, (block, (shade, line)) in enumerate(BLOCKS.items()):
             part = run["moved"].isel(block=i) / measures.total(run["start_size"])
             band(ax, later(part), f"{block}, theorem's start", shade, linestyle=line)
@@ -386,14 +380,13 @@ def rows_conservatism(**data: Data) -> tuple[list[str], list[list[Any]]]:
         own, printed = pace(run, reading), pace(run, 1) if weights == "all" else None
         paces = *(own[:3] if own else (None,) * 3), printed and printed.slowest
         words = ["–" if one is None else spread(one) for one in paces]
-        numbers = np.median(shrink(run, reading)), measures.eta_L(run), moved(run).isel(step=-1).median()
+        numbers = (
+            np.median(shrink(run, reading)),
+            measures.eta_L(run),
+            measures.moved(run).isel(step=-1).median(),
+        )
         found.append([KERNEL[kernel][0], weights, start, *words, *(f"{float(x):.3g}" for x in numbers)])
     return header, found
-
-
-def named(**groups: Mapping[str, Any]) -> dict[str, Any]:
-    """The runs of both kernels in several groups."""
-    return {f"{kernel}_{name}": run for name, group in groups.items() for kernel, run in group.items()}
 
 
 COMPARED = {
@@ -417,7 +410,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "min_h |W_h^O|^2 sigma_min^2(B) at the start, the safe reading (dashed: |W^O|^2, as printed), and "
         "gamma = sigma_min^2(J_Q). Titles: the least log(f_0/f_t) over that of the bound, median over seeds "
         "and range; below one the bound fails.",
-        draw_rates, named(all=runs.ALL, generic=runs.GENERIC_ALL, query=runs.QUERY), RATES,
+        draw_rates, runs.named(all=runs.ALL, generic=runs.GENERIC_ALL, query=runs.QUERY), RATES,
     ),
     Figure(
         "size_of_values",
@@ -441,14 +434,14 @@ FIGURES: tuple[Figure | Table, ...] = (
         "All weights trained, from the theorem's start (W^V = 0, large W^O) and a generic one. Left: the "
         "least eigenvalue of the Hessian as a negative part of the largest. Middle and right: distance from "
         "the start, of all weights and by block. Medians over seeds and their range.",
-        draw_near_convex, named(all=runs.ALL, generic=runs.GENERIC_ALL),
+        draw_near_convex, runs.named(all=runs.ALL, generic=runs.GENERIC_ALL),
         ("start_is_near_convex", "weights_move_a_bit"),
     ),
     Figure(
         "heads",
         "Left: the rank of B of the first h heads at a generic start, all seeds; beta > 0 takes rank Nn. "
         "Right: the loss of one head at each kernel's best step size, all seeds and their median.",
-        draw_heads, {**named(rank=runs.GENERIC_ALL), **runs.FEW_HEADS},
+        draw_heads, {**runs.named(rank=runs.GENERIC_ALL), **runs.FEW_HEADS},
         ("overparameterisation_is_needed", "few_heads_do_not_fit"),
     ),
     Figure(
@@ -463,7 +456,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "kernels_compared",
         "Loss of both kernels, each seed at its best step size: all seeds, and their median. Titles: start, "
         "what is trained, and the ratio of losses in the end, where a millionth of f_0 counts as solved.",
-        draw_kernels, named(**COMPARED),
+        draw_kernels, runs.named(**COMPARED),
         ("gaussian_beats_softmax_generic", "gaussian_beats_softmax_constructed"),
     ),
     Figure(
@@ -471,7 +464,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "Left: the loss from the construction that separates over the floor below which no W^Q and W^K bring "
         "softmax attention, all seeds and their median. Right: the gradient's norm for the root of the loss, "
         "W^Q trained from a generic start at the best step, all seeds, down to rounding errors of the loss.",
-        draw_floor, {**runs.SEPARATING, **named(generic=runs.GENERIC_TUNED)},
+        draw_floor, {**runs.SEPARATING, **runs.named(generic=runs.GENERIC_TUNED)},
         ("softmax_respects_floor", "softmax_gradients_vanish"),
     ),
     Figure(
@@ -486,7 +479,9 @@ FIGURES: tuple[Figure | Table, ...] = (
         "log(f_0/f_t) over that of the bound: the least of all records, in the end, and over the last half "
         "of steps, median over seeds and range; below one the bound fails. All weights are held against "
         "beta, safe or as printed, W^Q against gamma. L is the largest curvature of all steps and seeds.",
-        rows_conservatism, named(all_theorem=runs.ALL, all_generic=runs.GENERIC_ALL, query_paired=runs.QUERY,
-                                 query_generic=runs.GENERIC_QUERY), RATES,
+        rows_conservatism,
+        runs.named(all_theorem=runs.ALL, all_generic=runs.GENERIC_ALL, query_paired=runs.QUERY,
+                   query_generic=runs.GENERIC_QUERY),
+        RATES,
     ),
 )  # fmt: skip

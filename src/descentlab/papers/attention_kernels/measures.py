@@ -28,6 +28,11 @@ def total(blocks: xr.DataArray) -> xr.DataArray:
     return (blocks**2).sum("block") ** 0.5
 
 
+def moved(run: xr.Dataset) -> xr.DataArray:
+    """|M_t - M_0|/|M_0|."""
+    return total(run["moved"]) / total(run["start_size"])
+
+
 def logs_over(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """log10(a/b)."""
     return np.log10(a) - np.log10(b)
@@ -66,6 +71,12 @@ def pace(run: xr.Dataset, constant: np.ndarray) -> Pace:
     return Pace(*np.array(found).T)
 
 
+def constant(run: xr.Dataset, reading: int | None) -> np.ndarray:
+    """beta at the start, safe (0) or as printed (1), or gamma (None), by seed."""
+    series = run["gamma"] if reading is None else run["beta"].isel(reading=reading)
+    return series.isel(step=0).values
+
+
 def slowest_pace(paces: Sequence[Pace], run: xr.Dataset, notes: dict[str, float]) -> Estimate:
     """log10 of the slowest pace of several; what it would come to is in the interval as drift."""
     now, then = (
@@ -85,14 +96,12 @@ def bounded(run: xr.Dataset, constant: np.ndarray, further: dict[str, float]) ->
 
 def all_weights_pace(run: xr.Dataset, generic: xr.Dataset) -> Estimate:
     """The pace against 1 - eta beta, beta in its safe reading."""
-    safe = run["beta"].isel(step=0, reading=0).values
+    safe = constant(run, 0)
     notes = {
         "eta_beta": np.median(run["rate"].values * safe),
         "least_beta_over_first": (run["beta"].isel(reading=0).min("step") / safe).min(),
         "eta_L": eta_L(run),
-        "slowest_pace_from_generic": pace(
-            generic, generic["beta"].isel(step=0, reading=0).values
-        ).slowest.min(),
+        "slowest_pace_from_generic": pace(generic, constant(generic, 0)).slowest.min(),
     }
     return bounded(run, safe, notes)
 
@@ -100,14 +109,14 @@ def all_weights_pace(run: xr.Dataset, generic: xr.Dataset) -> Estimate:
 def printed_pace(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
     """The pace against 1 - eta beta as printed, the slower of both kernels."""
     runs = {"softmax": softmax, "gaussian": gaussian}
-    found = {name: pace(run, run["beta"].isel(step=0, reading=1).values) for name, run in runs.items()}
+    found = {name: pace(run, constant(run, 1)) for name, run in runs.items()}
     notes = {f"{name}_tail_pace": np.median(own.tail) for name, own in found.items()}
     return slowest_pace(list(found.values()), softmax, notes)
 
 
 def query_pace(run: xr.Dataset) -> Estimate:
     """The pace against 1 - eta gamma."""
-    first = run["gamma"].isel(step=0).values
+    first = constant(run, None)
     notes = {
         "eta_gamma": np.median(run["rate"].values * first),
         "least_gamma_over_first": (run["gamma"].min("step") / first).min(),
@@ -174,8 +183,7 @@ def fit_of_few_heads(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
 def movement(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
     """|M_T - M_0|/|M_0|, the larger of both kernels."""
     found = {
-        name: (total(run["moved"].isel(step=-1)) / total(run["start_size"])).values
-        for name, run in (("softmax", softmax), ("gaussian", gaussian))
+        name: moved(run).isel(step=-1).values for name, run in (("softmax", softmax), ("gaussian", gaussian))
     }
     notes = {name: values.mean() for name, values in found.items()}
     return mean(np.maximum(*found.values()), range=span(softmax), notes=notes)
@@ -212,6 +220,11 @@ def at_an_end(run: xr.Dataset) -> float:
     return float((which == run.sizes["multiple"] - 1).mean())
 
 
+def only(run: xr.Dataset) -> xr.Dataset:
+    """The same of a run whose only cells are step sizes."""
+    return best(run).isel(start=0, delta=0, scale=0)
+
+
 def left(run: xr.Dataset) -> xr.DataArray:
     """f_T/f_0 at the best step size, no less than what counts as solved, by seed and cell."""
     losses = best(run)["losses"]
@@ -223,15 +236,11 @@ def log_left(run: xr.Dataset) -> np.ndarray:
     return np.log10(left(run).isel(start=0, delta=0, scale=0).values)
 
 
-def only(run: xr.Dataset, step: int) -> np.ndarray:
-    """The loss of the only cell at a record, at the best step size, by seed."""
-    return best(run)["losses"].isel(start=0, delta=0, scale=0, step=step).values
-
-
 def advantage(softmax: xr.Dataset, gaussian: xr.Dataset) -> np.ndarray:
     """log10 of the loss that softmax ends with over that of Gaussian attention, by seed; solved is solved."""
-    solved = SOLVED * np.maximum(only(softmax, 0), only(gaussian, 0))
-    return logs_over(*(np.maximum(only(run, -1), solved) for run in (softmax, gaussian)))
+    losses = [only(run)["losses"].transpose("step", "seed").values for run in (softmax, gaussian)]
+    solved = SOLVED * np.maximum(*(own[0] for own in losses))
+    return logs_over(*(np.maximum(own[-1], solved) for own in losses))
 
 
 def separation(softmax: xr.Dataset, gaussian: xr.Dataset, **others: xr.Dataset) -> Estimate:
@@ -253,7 +262,7 @@ def separation(softmax: xr.Dataset, gaussian: xr.Dataset, **others: xr.Dataset) 
 
 def steepness(run: xr.Dataset) -> np.ndarray:
     """|grad f|/sqrt(2f) in the end at the best step size, before the loss is one of rounding errors."""
-    cell = best(run).isel(start=0, delta=0, scale=0).transpose("seed", "step")
+    cell = only(run).transpose("seed", "step")
     f, g = cell["losses"].values, cell["slopes"].values
     last = f.shape[1] - 1 - (f > ROUNDING * f[:, :1])[:, ::-1].argmax(1)[:, None]
     f, g = (np.take_along_axis(x, last, 1)[:, 0] for x in (f, g))

@@ -49,12 +49,16 @@ def directions(w: Weights, W_O: Float[Array, "H d"]) -> Float[Array, "H D"]:
     return jnp.einsum("hDd,hd->hD", w.V, W_O)
 
 
+def values(w: Weights, W_O: Float[Array, "H d"], X: Float[Array, "N n D"]) -> Float[Array, "N H n"]:
+    """v = X_i u_h, what attention averages."""
+    return jnp.einsum("ijD,hD->ihj", X, directions(w, W_O))
+
+
 def outputs(
     w: Weights, W_O: Float[Array, "H d"], X: Float[Array, "N n D"], kernel: str
 ) -> Float[Array, "N n"]:
     """MH(X_i)."""
-    values = jnp.einsum("ijD,hD->ihj", X, directions(w, W_O))
-    return jnp.einsum("ihkj,ihj->ik", attention(w, X, kernel), values)
+    return jnp.einsum("ihkj,ihj->ik", attention(w, X, kernel), values(w, W_O, X))
 
 
 # ---------------------------------------------------------------- the matrices of the theorems
@@ -77,7 +81,7 @@ def query_jacobian(
     """
     N, n, _ = X.shape
     q, k, S = projected(X, w.Q), projected(X, w.K), attention(w, X, kernel)
-    weighted = S * jnp.einsum("ijD,hD->ihj", X, directions(w, W_O))[:, :, None, :]
+    weighted = S * values(w, W_O, X)[:, :, None, :]
     total = jnp.sum(weighted, axis=-1)[..., None]
     g = jnp.einsum("ihkj,ihjd->ihkd", weighted, k)
     g = g - total * (q if kernel == "gaussian" else jnp.einsum("ihkj,ihjd->ihkd", S, k))
@@ -104,12 +108,12 @@ def reachable(
     Rows of softmax attention are weights that sum to one, so a head's outputs lie in the hull of its values.
     Gaussian attention lies in (0, 1], each entry for itself.
     """
-    values = jnp.einsum("ijD,hD->ihj", X, directions(w, W_O))
+    v = values(w, W_O, X)
     if kernel == "softmax":
-        low, high = jnp.min(values, axis=-1), jnp.max(values, axis=-1)
+        low, high = jnp.min(v, axis=-1), jnp.max(v, axis=-1)
     else:
-        low = jnp.sum(jnp.minimum(values, 0), axis=-1)
-        high = jnp.sum(jnp.maximum(values, 0), axis=-1)
+        low = jnp.sum(jnp.minimum(v, 0), axis=-1)
+        high = jnp.sum(jnp.maximum(v, 0), axis=-1)
     return jnp.sum(low, axis=1), jnp.sum(high, axis=1)
 
 

@@ -4,6 +4,7 @@ The preset starts where Theorem 1 works: W^V = 0, so that W^Q and W^K stay until
 length ten, so that it need not grow much. Theorem 2 works from paired heads with values of the same size.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from descentlab.papers.attention_kernels.model import KERNELS
@@ -11,6 +12,12 @@ from descentlab.papers.attention_kernels.model import KERNELS
 Overrides = dict[str, Any]
 
 ONE: Overrides = {"starts": 1, "rates": 1, "grid": 0}  # start and step size, recorded in full
+
+
+def named(**groups: Mapping[str, Any]) -> dict[str, Any]:
+    """The runs of both kernels in several groups, as kernel_group."""
+    return {f"{kernel}_{name}": run for name, group in groups.items() for kernel, run in group.items()}
+
 
 # ---------------------------------------------------------------- the theorems' starts
 
