@@ -1,5 +1,6 @@
 """The store: whole or not at all, damage named, two processes safe."""
 
+import errno
 import json
 import multiprocessing
 from pathlib import Path
@@ -123,10 +124,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     replace(path, b"old")
 
     def full_disk(*_):
-        raise OSError("No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.replace", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(StoreError, match=r"file cannot be written: No space left.*Free some room"):
         replace(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

@@ -1,4 +1,4 @@
-"""The command line: papers, run, judge, reproduce, report, doctor.
+"""The command line: papers, run, judge, sweep, reproduce, report, doctor.
 
 Results go to standard output, as text or with --json as one JSON document; progress and
 messages go to standard error. Exit codes: 0 done, 1 something is BROKEN, 2 wrong usage,
@@ -7,15 +7,13 @@ messages go to standard error. Exit codes: 0 done, 1 something is BROKEN, 2 wron
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from descentlab.errors import UserError
-
-if TYPE_CHECKING:
-    pass
+from descentlab.errors import SettingError, UserError
 
 SEEDS = 8
 
@@ -164,6 +162,66 @@ def judge(
         raise typer.Exit(1)
     if differing:
         _fail("; ".join(differing), 3)
+
+
+@app.command()
+def sweep(
+    paper: PaperName,
+    preset: PresetName = "quick",
+    over: Annotated[
+        list[str],
+        typer.Option(
+            "--over",
+            metavar="NAME=V1,V2,...",
+            help="Values of a setting, or linspace(FIRST,LAST,COUNT), logspace(FIRST,LAST,COUNT); "
+            "A,B=A1:B1,A2:B2 moves two together. Several --over make a product.",
+        ),
+    ] = [],  # noqa: B006
+    set_: Set = [],  # noqa: B006
+    seeds: Seeds = SEEDS,
+    steps: Steps = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Run cells again that failed before.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Processes on this machine; by default a core each.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="A dask scheduler, such as tcp://host:8786; or slurm, pbs, slurm:FILE, pbs:FILE.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for tables and figures.")] = None,
+    store: StoreDir = None,
+    json_: Json = False,
+) -> None:
+    """Runs a preset over a grid of settings: one dataset, exponents, phase diagrams."""
+    from descentlab import cluster as clusters
+    from descentlab.fleet import Processes
+    from descentlab.request import chosen
+    from descentlab.store import Store
+    from descentlab.sweep import sweep
+    from descentlab.terminal import Overview, print_sweep
+
+    found, settings = chosen(paper, preset, set_, steps, seeds)
+    if workers is not None and workers < 1:
+        raise SettingError(f"workers takes a whole number >= 1, got workers={workers}.")
+    local = nullcontext(Processes() if workers is None else Processes(workers))
+    with clusters.connect(cluster) if cluster else local as fleet, Overview(Store(store)) as view:
+        result = sweep(found, settings, over, seeds, store, fleet, view, retry)
+    if out is not None:
+        from descentlab.diagram import draw_all
+
+        draw_all(result, out)
+    if json_:
+        _print_json({
+            "paper": paper, "preset": preset, "settings": settings.settings(), "over": result.over(),
+            "seeds": seeds, **result.as_json(),
+        })  # fmt: skip
+    else:
+        print_sweep(result)
+    if result.tally.failed or result.diverged():
+        raise typer.Exit(1)
 
 
 @app.command()

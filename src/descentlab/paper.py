@@ -20,6 +20,7 @@ from descentlab.claim import Claim
 from descentlab.preset import Settings
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.figure import Figure as Canvas
 
     from descentlab.system import System
@@ -110,6 +111,11 @@ class Paper:
     def figures(self) -> tuple[Figure | Table, ...]:
         """The paper's figures and tables."""
         return self.module.FIGURES
+
+    @property
+    def readings(self) -> "Mapping[str, Callable[[xr.Dataset], Any]]":
+        """What else can be read off a run, one number per seed: such as times; sweeps fit them too."""
+        return getattr(self.module, "READINGS", {})
 
     @property
     def deviations(self) -> tuple[Deviation, ...]:

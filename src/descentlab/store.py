@@ -3,6 +3,9 @@
     store/<paper>-<hash>/run.json            what the run is, how it was made, the data's checksum
                          seeds-<n>.nc        the trajectory, netCDF
                          checkpoint-a-b.npz  seeds a to b - 1, if they were cut short
+                         failed.json         the error of a run that raised
+    store/sweeps/<paper>-<hash>/             what sweeps gather from runs
+    store/.work/                             what is being computed just now
 
 Everything is written beside its place and moved there in one step, the data before the
 manifest that names it. So a run is there whole or not at all, whenever a process dies. A
@@ -10,6 +13,7 @@ lock per run lets two processes share a store: the second waits and finds the re
 """
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -33,6 +37,7 @@ from descentlab.errors import StoreError as StoreError
 
 FORMAT = 1  # of an entry; part of every run's id
 RUN_NAME = re.compile(r"\w+-[0-9a-f]{16}")
+SWEEPS, WORK = "sweeps", ".work"
 LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "scipy", "xarray")
 
 
@@ -64,6 +69,10 @@ def provenance() -> dict[str, Any]:
     }  # fmt: skip
 
 
+class Busy(Exception):  # noqa: N818, nothing is wrong
+    """Another process holds a run."""
+
+
 class Store:
     """Runs in a folder."""
 
@@ -82,15 +91,18 @@ class Store:
         return sorted(p.name for p in self.path.iterdir() if p.is_dir()) if self.path.is_dir() else []
 
     @contextlib.contextmanager
-    def lock(self, run: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Holds a run against other processes; `waiting` is called once if it is taken."""
-        self.folder(run).mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.folder(run) / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            waiting()
-            lock.acquire()
+    def lock(self, run: str, waiting: Callable[[], None] = lambda: None, wait: bool = True) -> Iterator[None]:
+        """Holds a run against other processes; if it is taken, calls `waiting` and waits, or raises Busy."""
+        with writing(self.folder(run)):
+            self.folder(run).mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.folder(run) / ".lock")
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                if not wait:
+                    raise Busy(run) from None
+                waiting()
+                lock.acquire()
         try:
             yield
         finally:
@@ -128,7 +140,7 @@ class Store:
             raise StoreError(f"{path} is missing. {_remedy(path.parent)}") from None
         if hashlib.sha256(content).hexdigest() != manifest["sha256"]:
             raise StoreError(f"{path} is damaged: its checksum is wrong. {_remedy(path.parent)}")
-        with xr.open_dataset(io.BytesIO(content), engine="h5netcdf") as data:
+        with _alone(), xr.open_dataset(io.BytesIO(content), engine="h5netcdf") as data:
             return data.load()
 
     def seeds(self, run: str) -> int:
@@ -147,9 +159,7 @@ class Store:
         folder = self.folder(run)
         earlier = self.manifest(run)
         name = f"seeds-{data.sizes['seed']}.nc"
-        buffer = io.BytesIO()
-        data.assign_attrs(run=run, about=json.dumps(about)).to_netcdf(buffer, engine="h5netcdf")
-        content = buffer.getvalue()
+        content = netcdf(data.assign_attrs(run=run, about=json.dumps(about)))
         replace(folder / name, content)
         manifest = {
             "run": run, "file": name, "sha256": hashlib.sha256(content).hexdigest(),
@@ -158,6 +168,20 @@ class Store:
         replace(folder / "run.json", json.dumps(manifest, indent=1).encode())
         if earlier is not None and earlier["file"] != name:
             (folder / earlier["file"]).unlink(missing_ok=True)
+        (folder / "failed.json").unlink(missing_ok=True)
+
+    def fail(self, run: str, about: Mapping[str, Any]) -> None:
+        """Records why a run failed."""
+        replace(self.folder(run) / "failed.json", json.dumps({**about, **provenance()}, indent=1).encode())
+
+    def failure(self, run: str) -> str | None:
+        """The error of a run that failed, if it did and was not made since."""
+        try:
+            return str(json.loads((self.folder(run) / "failed.json").read_bytes())["error"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{self.folder(run)}/failed.json is damaged ({error}); remove it.") from None
 
     def keep(self, run: str, seeds: range, arrays: Mapping[str, np.ndarray]) -> None:
         """Stores a checkpoint of some seeds of a run."""
@@ -191,7 +215,7 @@ class Store:
         found = [
             f"{self.path / name} is no run of this store."
             for name in self._folders()
-            if name not in self.ids()
+            if name not in (*self.ids(), SWEEPS, WORK)
         ]
         for run in self.ids():
             try:
@@ -201,17 +225,49 @@ class Store:
         return found
 
 
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns errors of the disk into what a user can do about them."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "Free some room" if full else "Mend that or choose another --store"
+        raise StoreError(
+            f"{path} cannot be written: {error.strerror or error}. {remedy} and give the same command again; "
+            "what is stored stays."
+        ) from error
+
+
 def replace(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all, and has it on disk before anyone sees it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(path):
+        try:
+            with open(temporary, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def netcdf(data: xr.Dataset) -> bytes:
+    """A dataset as the content of a netCDF file."""
+    buffer = io.BytesIO()
+    with _alone():
+        data.to_netcdf(buffer, engine="h5netcdf")
+    return buffer.getvalue()
+
+
+def _alone() -> contextlib.AbstractContextManager[Any]:
+    """Keeps xarray from locking buffers on a dask scheduler, if this process works for one."""
+    if "dask" not in sys.modules:
+        return contextlib.nullcontext()
+    import dask.config
+
+    return dask.config.set(scheduler="threads")
 
 
 def _remedy(folder: Path) -> str:

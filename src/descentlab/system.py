@@ -1,7 +1,8 @@
-"""Systems: a task, its dynamics and its probes, compiled for many seeds at once.
+"""Systems: a task, its dynamics and its probes, compiled for many rows at once.
 
-Seeds are spread over the devices; on a device they run one after another, or several
-at once where their states fit the cache together.
+A row is one seed of one preset. Presets that differ in their leaves alone are rows of one program, like
+seeds. Rows are spread over the devices; on a device they run one after another, or several at once where
+their states fit the cache together.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from jax.sharding import Mesh, PartitionSpec
 from descentlab.dynamics import Dynamics, State
 from descentlab.probe import Probe
 
-CACHE_BYTES = 2**18  # seeds whose states share this much run as one batch
+CACHE_BYTES = 2**18  # rows whose states share this much run as one batch
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class System:
     # The preset whose compiled program serves another one too: sizes that only the task carries.
     program: Callable[[Any], Any] = lambda preset: preset
 
-    def _seed(self, key, preset) -> tuple[Any, State]:
+    def _row(self, key, preset) -> tuple[Any, State]:
         task_key, start_key, _ = jax.random.split(key, 3)
         task = self.make_task(task_key, preset)
         return task, self.dynamics(task, preset).init(start_key)
@@ -57,31 +58,42 @@ class System:
         jax.eval_shape(look, jax.random.key(0))
         return found[0]
 
+    def bytes_of_a_row(self, preset: Any, records: int) -> int:
+        """What a row with so many records holds in memory."""
+
+        def row(key):
+            task, state = self._row(key, preset)
+            return (task, state), self._measure(False, task, state, self.program(preset))
+
+        held, record = jax.eval_shape(row, jax.random.key(0))
+        own, each = (sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(part)) for part in (held, record))
+        return own + records * each
+
     @cached_property
     def start(self) -> Callable:
-        """(keys, preset) -> (tasks, states), compiled."""
-        return self._over_seeds(self._seed, mapped=1)
+        """(keys, presets) -> (tasks, states), compiled."""
+        return self._over_rows(self._row, mapped=2)
 
     @cached_property
     def advance(self) -> Callable:
-        """(keys, tasks, states, preset, first, last) -> states, compiled."""
-        return self._over_seeds(self._advance, mapped=3)
+        """(keys, tasks, states, presets, first, last) -> states, compiled."""
+        return self._over_rows(self._advance, mapped=4)
 
     @cached_property
     def observe(self) -> Callable:
-        """(tasks, states, preset) -> records, compiled."""
-        return self._over_seeds(partial(self._measure, False), mapped=2)
+        """(tasks, states, presets) -> records, compiled."""
+        return self._over_rows(partial(self._measure, False), mapped=3)
 
     @cached_property
     def conclude(self) -> Callable:
-        """(tasks, states, preset) -> what is measured once, at the end, compiled."""
-        return self._over_seeds(partial(self._measure, True), mapped=2)
+        """(tasks, states, presets) -> what is measured once, at the end, compiled."""
+        return self._over_rows(partial(self._measure, True), mapped=3)
 
-    def _over_seeds(self, function: Callable, mapped: int) -> Callable:
-        """`function` for all seeds at once: its first `mapped` arguments have a leading axis of seeds.
+    def _over_rows(self, function: Callable, mapped: int) -> Callable:
+        """`function` for all rows at once: its first `mapped` arguments, the last of them presets, have rows.
 
-        One seed after another unless the batch fits the cache: beyond it, batching over
-        seeds turns small cached products into memory traffic and costs up to three times.
+        One row after another unless the batch fits the cache: beyond it, batching turns small cached
+        products into memory traffic and costs up to three times.
         """
 
         @jax.jit
@@ -89,7 +101,7 @@ class System:
             each, same = args[:mapped], args[mapped:]
 
             def here(*each):
-                bytes_each = sum(x.nbytes // x.shape[0] for x in jax.tree.leaves(each) if x.ndim)
+                bytes_each = sum(x.nbytes // x.shape[0] for x in jax.tree.leaves(each))
                 local = jax.tree.leaves(each)[0].shape[0]
                 fitting = max(1, min(local, CACHE_BYTES // max(1, bytes_each)))
                 # A rest would be a second copy of the program, and as long to compile.
@@ -99,11 +111,11 @@ class System:
                     lambda e: function(*e, *same), each, batch_size=batch if batch > 1 else None
                 )
 
-            if not self.divisible(same[0]):
+            if not self.divisible(jax.tree.map(lambda x: x[0], each[-1])):
                 return here(*each)  # the solvers of flows do not work inside shard_map
-            seeds = jax.tree.leaves(each)[0].shape[0]
-            mesh = Mesh(np.array(jax.devices()[: min(len(jax.devices()), seeds)]), "seeds")
-            split = PartitionSpec("seeds")
+            rows = jax.tree.leaves(each)[0].shape[0]
+            mesh = Mesh(np.array(jax.devices()[: min(len(jax.devices()), rows)]), "rows")
+            split = PartitionSpec("rows")
             return jax.shard_map(here, mesh=mesh, in_specs=split, out_specs=split, check_vma=False)(*each)
 
         return compiled
@@ -111,13 +123,14 @@ class System:
 
 @jax.jit
 def sound(states: State) -> jax.Array:
-    """Whether each seed's state is finite."""
+    """Whether each row's state is finite."""
     leaves = [x for x in jax.tree.leaves(states) if jnp.issubdtype(x.dtype, jnp.inexact)]
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x), axis=range(1, x.ndim)) for x in leaves]), axis=0)
 
 
-def filled(tree: Any, seeds: int) -> Any:
-    """The leaves with their last seed repeated until the devices share them evenly."""
-    devices = min(len(jax.devices()), seeds)
-    extra = -seeds % devices
-    return jax.tree.map(lambda x: jnp.concatenate([x, *[x[-1:]] * extra]) if extra else x, tree)
+def filled(tree: Any, room: int = 0) -> Any:
+    """The leaves with their last row repeated until there are `room`, and the devices share them evenly."""
+    rows = jax.tree.leaves(tree)[0].shape[0]
+    room = max(rows, room)
+    room += -room % min(len(jax.devices()), room)
+    return tree if room == rows else jax.tree.map(lambda x: x[np.minimum(np.arange(room), rows - 1)], tree)

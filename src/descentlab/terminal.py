@@ -1,22 +1,31 @@
 """What people see in a terminal: progress on standard error, verdicts on standard output."""
 
+import datetime
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
-from descentlab.experiment import Watcher, identify, label
+from descentlab.beacon import burning
+from descentlab.campaign import Tally, View
+from descentlab.work import Watcher, identify, label
 
 if TYPE_CHECKING:
     from descentlab.claim import Verdict
     from descentlab.paper import Paper
     from descentlab.preset import Settings
     from descentlab.store import Store
+    from descentlab.sweep import Sweep
 
 LONG_SECONDS = 120
+QUIET_SECONDS = 10
+EARLY = 0.02  # of the work
 
 
 class Bars(Watcher):
@@ -76,12 +85,93 @@ class Bars(Watcher):
         work = sum(p.steps for p in missing)  # type: ignore[attr-defined]
         if work * seeds < 10**6:
             return
-        self.say(f"timing {label(paper, missing[0])} ...")
+        self.say(f"timing {label(paper.name, missing[:1])} ...")
         seconds = work * seconds_per_step(paper.system, missing[0], seeds)
         if seconds > LONG_SECONDS:
             self.say(
                 f"about {seconds / 60:.0f} minutes on this machine; a stop loses at most a few seconds of it"
             )
+
+
+class Overview(View):
+    """A live table of a sweep on a terminal; elsewhere a line now and then."""
+
+    def __init__(self, store: "Store") -> None:
+        self.console, self.store = Console(file=sys.stderr), store
+        self.live = Live(console=self.console, transient=True, auto_refresh=False)
+        self.told, self.done = time.monotonic(), 0
+
+    def __enter__(self) -> "Overview":
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, kind: object, *exception: object) -> None:
+        self.live.stop()
+        if kind is KeyboardInterrupt:
+            self.say("stopped; the same command goes on from here")
+
+    def overview(self, tally: "Tally") -> None:
+        """Draws the table again, or says a line every ten seconds."""
+        running = burning(self.store)
+        words = progress_of(tally, running, time.monotonic() - tally.began)
+        if self.console.is_terminal:
+            table = Table(box=None, pad_edge=False, show_header=False)
+            table.add_row(words)
+            for one in running:
+                loss = "" if one["loss"] is None else f"  loss {one['loss']:.3g}"
+                table.add_row(
+                    Text(f"  {one['label']}  {one['step']}/{one['steps']}{loss}  {one['host']}:{one['pid']}"),
+                    ProgressBar(total=one["steps"], completed=one["step"], width=24),
+                )
+            self.live.update(table, refresh=True)
+        elif tally.left == 0 or time.monotonic() - self.told > QUIET_SECONDS:
+            self.told = time.monotonic()
+            self.say(words)
+
+    def say(self, message: str) -> None:
+        """A line on standard error."""
+        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+
+def progress_of(tally: "Tally", running: list[dict[str, Any]], seconds: float) -> str:
+    """A sweep in one line: cells in the store, done, failed, running and left; pace and time left.
+
+    Work is counted in cells, running ones by the share of their steps.
+    """
+    begun = sum(one["cells"] * one["step"] / max(one["steps"], 1) for one in running)
+    work = min(tally.done + begun, tally.done + tally.left)
+    words = [
+        f"{tally.cells} cells: {tally.stored} in the store", f"{tally.done} done",
+        f"{len(tally.failed)} failed", f"{sum(one['cells'] for one in running)} running",
+        f"{tally.left} to go",
+    ]  # fmt: skip
+    # While programs are compiled nothing moves, and no pace could be told.
+    if work > EARLY * (tally.done + tally.left):
+        words.append(f"{work / seconds:.3g} cells/s")
+        if tally.left:
+            left = (tally.left + tally.done - work) * seconds / work
+            words.append(f"{datetime.timedelta(seconds=round(left))} left")
+    return ", ".join(words)
+
+
+def print_sweep(result: "Sweep") -> None:
+    """The exponents of a sweep, and where it lies."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("quantity", "in", "exponent", "95 % interval", "drift"):
+        table.add_column(column, justify="left" if column in ("quantity", "in") else "right")
+    for quantity, fits in result.exponents.items():
+        for name, fit in fits.items():
+            interval = f"\\[{short(fit.low)}, {short(fit.high)}]"
+            table.add_row(quantity, name, short(fit.value), interval, short(fit.drift))
+    console = Console(soft_wrap=True) if sys.stdout.isatty() else Console(width=200, soft_wrap=True)
+    if result.exponents:
+        console.print(table)
+    for cell, where in result.diverged().items():
+        print(f"{cell} diverged: {where}")
+    for preset, error in result.tally.failed.items():
+        print(f"{label(result.data.attrs['paper'], [preset])} failed: {error}; --retry runs it again")
+    print(result.files.data.resolve())
 
 
 def print_paper(paper: "Paper") -> None:

@@ -19,7 +19,6 @@ from typing import Any
 
 import jinja2
 
-from descentlab import experiment
 from descentlab.claim import Assumption, Claim, Outcome, Verdict
 from descentlab.experiment import Run
 from descentlab.paper import Paper
@@ -28,6 +27,7 @@ from descentlab.report.drawing import Drawing, drawing
 from descentlab.report.number import distinct, interval, number, percent
 from descentlab.report.strip import Strip, strip
 from descentlab.store import replace
+from descentlab.work import label
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _chapter(section: Section, out: Path, taken: Counter[str]) -> Chapter:
     ]  # fmt: skip
     origins = [
         Origin(
-            run, f"{anchor}-run-{run.id}", experiment.label(paper, run.preset),
+            run, f"{anchor}-run-{run.id}", label(paper.name, [run.preset]),
             _seen_from(out, run.path), _manifest(run),
         )
         for run in section.runs.values()

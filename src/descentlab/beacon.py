@@ -1,0 +1,80 @@
+"""Beacons: what is being computed just now, as small files in the store that anyone may look at.
+
+Whoever performs a task lights one, whatever process and machine it is on; a view of a sweep reads them all.
+"""
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from descentlab.store import WORK, Store
+from descentlab.work import Task, Watcher
+
+EVERY_SECONDS = 0.5
+STALE_SECONDS = 300.0  # of other machines: compiling does not light a beacon
+
+
+class Beacon(Watcher):
+    """Tells the store, and `tick`, how far a task is. A store that cannot be written says so elsewhere."""
+
+    def __init__(self, store: Store, task: Task, tick: Callable[[], None] = lambda: None) -> None:
+        self.path = store.path / WORK / f"{uuid.uuid4().hex}.json"
+        self.cells, self.tick, self.lit = len(task.presets), tick, 0.0
+        self.about: dict[str, Any] = {}
+
+    def begin(self, label: str, steps: int, seeds: int) -> None:
+        """Lights the beacon."""
+        self.about = {
+            "label": label, "cells": self.cells, "seeds": seeds, "step": 0, "steps": steps, "loss": None,
+            "pid": os.getpid(), "host": os.uname().nodename,
+        }  # fmt: skip
+        self._light()
+
+    def progress(self, step: int, loss: float) -> None:
+        """Says how far it is."""
+        self.about |= {"step": step, "loss": loss if abs(loss) < float("inf") else None}
+        if time.monotonic() - self.lit > EVERY_SECONDS:
+            self._light()
+            self.tick()
+
+    def end(self) -> None:
+        """Puts the beacon out."""
+        self.path.unlink(missing_ok=True)
+
+    def _light(self) -> None:
+        self.lit = time.monotonic()
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(exist_ok=True)
+            temporary = self.path.with_suffix(".tmp")
+            temporary.write_text(json.dumps(self.about))
+            temporary.replace(self.path)
+
+
+def burning(store: Store) -> list[dict[str, Any]]:
+    """What is being computed on the store; what was left by processes that died is put out."""
+    found = []
+    for path in sorted((store.path / WORK).glob("*.json")):
+        with contextlib.suppress(OSError, ValueError):
+            about = json.loads(path.read_text())
+            if _alive(about, time.time() - path.stat().st_mtime):
+                found.append(about)
+            else:
+                path.unlink(missing_ok=True)
+    return found
+
+
+def _alive(about: dict[str, Any], age: float) -> bool:
+    """Whether a process still runs; on other machines, whether it has said so of late."""
+    if about["host"] != os.uname().nodename:
+        return age < STALE_SECONDS
+    try:
+        os.kill(about["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

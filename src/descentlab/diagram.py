@@ -1,0 +1,108 @@
+"""Diagrams of a sweep: a quantity against a setting, or over two of them as a phase diagram.
+
+lines    seeds as dots, their mean as a line for each further cell, on logarithmic axes where all is
+         positive; the title has the exponent
+phases   the mean over seeds as colours, contours, and the curve along which the mean crosses a level,
+         with the band of its bootstrap over seeds
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+
+from descentlab.fits import transition
+from descentlab.harvest import scalars, write
+from descentlab.plot import BLACK, panels, save, side_legend, style
+
+if TYPE_CHECKING:
+    from descentlab.sweep import Sweep
+
+MOST_CURVES = 8
+
+
+def draw_all(sweep: Sweep, out: Path, format: str = "png") -> list[Path]:
+    """Writes the tables of a sweep, and a diagram of each of its quantities, into a folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    write(sweep.data, sweep.exponents, out)
+    paths = []
+    for name, series in scalars(sweep.data).items():
+        figure = draw(series, {size: fit.value for size, fit in sweep.exponents.get(str(name), {}).items()})
+        if figure is not None:
+            paths.append(out / f"{name}.{format}")
+            save(figure, paths[-1])
+    return paths
+
+
+@style()
+def draw(series: xr.DataArray, exponents: dict[str, float] | None = None) -> Canvas | None:
+    """The diagram that suits a quantity with dimensions seed and those of a grid; None if all is nan."""
+    dims = [str(d) for d in series.dims if d != "seed"]
+    if not np.isfinite(series.values).any():
+        return None
+    if len(dims) == 2 and all(_numeric(series, d) and series.sizes[d] > 2 for d in dims):
+        figure, axes = panels(1, 1, (3.6, 2.7))
+        phases(axes[0, 0], series, dims[1], dims[0])
+        return figure
+    figure, axes = panels(1, 1, (3.4, 2.6))
+    lines(axes[0, 0], series, dims[0], exponents or {})
+    if len(dims) > 1:
+        side_legend(axes[0, 0])
+    return figure
+
+
+def lines(ax: Axes, series: xr.DataArray, along: str, exponents: dict[str, float]) -> None:
+    """A quantity against a setting, a curve for each cell of the others."""
+    others = [d for d in series.dims if d not in ("seed", along)]
+    flat = series.stack(other=others) if others else series.expand_dims("other")
+    flat = flat.transpose("other", along, "seed")
+    x = series[along].values if along in series.coords else np.arange(series.sizes[along])
+    if not _numeric(series, along):
+        x, names = np.arange(len(x)), [str(one) for one in x]
+        ax.set_xticks(x, names)
+    chosen = np.unique(np.linspace(0, flat.sizes["other"] - 1, MOST_CURVES).round().astype(int))
+    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.85, chosen.size))
+    for i, colour in zip(chosen, colours, strict=True):
+        own = flat.isel(other=i)
+        words = [f"{d}={v:.4g}" if isinstance(v := own[d].item(), float) else f"{d}={v}" for d in others]
+        ax.plot(x, own.mean("seed"), color=colour, label=", ".join(words))
+        ax.plot(np.repeat(x, own.sizes["seed"]), own.values.ravel(), ".", color=colour, ms=3, alpha=0.6)
+    if (flat > 0).all() and _numeric(series, along) and np.all(np.asarray(x) > 0):
+        ax.set(xscale="log", yscale="log")
+    slope = f", exponent {exponents[along]:.3g}" if along in exponents else ""
+    ax.set(xlabel=along, ylabel=str(series.name), title=f"{series.name}{slope}")
+
+
+def phases(ax: Axes, series: xr.DataArray, x: str, y: str, level: float | None = None, **look: Any) -> None:
+    """A quantity over two settings: colours, contours, and where it crosses a level (its middle)."""
+    values, words = series.mean("seed").transpose(y, x).values, str(series.name)
+    if level is None and (series > 0).all() and values.max() > 30 * values.min():
+        words = rf"$\log_{{10}}$ {series.name}"
+        series = xr.DataArray(np.log10(series))
+        values = series.mean("seed").transpose(y, x).values
+    finite = values[np.isfinite(values)]
+    level = float(finite.min() + finite.max()) / 2 if level is None else level
+    xs, ys = series[x].values, series[y].values
+    image = ax.pcolormesh(xs, ys, values, shading="nearest", cmap="viridis", rasterized=True, **look)
+    ax.figure.colorbar(image, ax=ax, label=words)
+    if np.isfinite(values).all() and finite.max() > finite.min():
+        ax.contour(xs, ys, values, 5, colors="white", linewidths=0.5, alpha=0.7)
+        curve = transition(series, x, level)
+        low, high = (np.clip(curve[k].values, xs.min(), xs.max()) for k in ("low", "high"))
+        ax.fill_betweenx(ys, low, high, color="white", alpha=0.3, lw=0, where=np.isfinite(curve["place"]))
+        ax.plot(curve["place"], ys, ".-", color=BLACK, lw=1.0, ms=3, label=f"crosses {level:.3g}")
+    for which, values_ in (("x", xs), ("y", ys)):
+        steps = np.diff(values_)
+        if np.all(values_ > 0) and steps.max() > 1.5 * steps.min():
+            ax.set(**{f"{which}scale": "log"})
+    ax.set(xlabel=x, ylabel=y)
+
+
+def _numeric(series: xr.DataArray, name: str) -> bool:
+    return name in series.coords and series[name].dtype.kind in "if"

@@ -1,0 +1,173 @@
+"""Harvests: the runs of a grid as one dataset, with exponents, tables and files.
+
+Dimensions are those of the grid, `seed`, `step` and a probe's own. A probe keeps its trajectory where all
+cells are recorded at the same steps, else its last record; where its own dimensions differ in size between
+cells, their mean. What the paper reads off a run (its READINGS, such as stage times) stands beside the
+probes. A cell that failed is nan everywhere and true in `failed`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from descentlab.estimate import Broken
+from descentlab.fits import Fit, exponent_in
+from descentlab.paper import Paper
+from descentlab.preset import Settings
+from descentlab.scaling import Grid
+from descentlab.store import SWEEPS, Store, netcdf, replace
+from descentlab.work import identify
+
+
+def harvest(
+    paper: Paper,
+    over: Sequence[Grid],
+    cells: np.ndarray,
+    seeds: int,
+    store: Store,
+    failed: Mapping[Settings, str],
+) -> xr.Dataset:
+    """The runs of the cells as one dataset."""
+    dims = tuple(grid.over for grid in over)
+    runs = [None if p in failed else _run(paper, p, seeds, store) for p in cells.flat]
+    sound = [run for run in runs if run is not None]
+    data: dict[str, Any] = {}
+    for name in sound[0].data_vars if sound else ():
+        series = _alike([run[name] for run in sound])
+        data[str(name)] = _laid_out(dims, cells.shape, runs, series)
+    data["failed"] = (dims, np.reshape([run is None for run in runs], cells.shape))
+    data["run"] = (dims, np.reshape([identify(paper, p) for p in cells.flat], cells.shape))
+    coords: dict[str, Any] = {"seed": np.arange(seeds)}
+    for number, grid in enumerate(over):
+        along = np.moveaxis(cells, number, 0).reshape(len(grid.cells), -1)[:, 0]
+        for name in dict.fromkeys(name for cell in grid.cells for name in cell):
+            coords[name] = (grid.over, [getattr(p, name) for p in along])
+    return xr.Dataset(data, coords, {"paper": paper.name, "title": paper.about.title})
+
+
+def _run(paper: Paper, preset: Settings, seeds: int, store: Store) -> xr.Dataset:
+    """A stored run with what the paper reads off it, without its final state."""
+    data = store.read(identify(paper, preset))
+    assert data is not None
+    data = data.isel(seed=slice(seeds))
+    for name, reading in paper.readings.items():
+        values = np.full(seeds, np.nan)
+        with contextlib.suppress(Broken, KeyError):
+            values = np.asarray(reading(data), dtype=float)
+        data[name] = ("seed", values, {"description": (reading.__doc__ or name).strip()})
+    return data.drop_vars([name for name in data if str(name).startswith("final_")])
+
+
+def _alike(series: list[xr.DataArray]) -> list[xr.DataArray]:
+    """The series of several cells in one shape."""
+    if "step" in series[0].dims and any(not one["step"].equals(series[0]["step"]) for one in series):
+        series = [one.isel(step=-1, drop=True) for one in series]
+    if any(one.shape != series[0].shape for one in series):
+        own = [d for d in series[0].dims if d not in ("seed", "step")]
+        series = [one.mean(own, keep_attrs=True) for one in series]
+    return series
+
+
+def _laid_out(dims: tuple[str, ...], shape: Any, runs: list, series: list[xr.DataArray]) -> xr.DataArray:
+    """Series of the sound cells on the grid."""
+    values = np.stack([one.values for one in series])
+    sound = np.array([run is not None for run in runs])
+    if not sound.all():
+        whole = np.full((sound.size, *values.shape[1:]), np.nan)
+        whole[sound] = values
+        values = whole
+    first = series[0]
+    coords = {"step": first["step"]} if "step" in first.dims else {}
+    return xr.DataArray(
+        values.reshape(*shape, *values.shape[1:]), coords, (*dims, *first.dims), attrs=first.attrs
+    )
+
+
+def scalars(data: xr.Dataset) -> xr.Dataset:
+    """One number per cell and seed for each probe (its last record, or mean) and reading."""
+    dims = {"seed", *data["failed"].dims}
+
+    def last(series: xr.DataArray) -> xr.DataArray:
+        series = series.isel(step=-1, drop=True) if "step" in series.dims else series
+        return series.astype(float).mean([d for d in series.dims if d not in dims], keep_attrs=True)
+
+    names = [name for name, series in data.items() if "seed" in series.dims and name != "diverged_at"]
+    return xr.Dataset({name: last(data[name]) for name in names})
+
+
+def exponents(data: xr.Dataset) -> dict[str, dict[str, Fit]]:
+    """The exponent of every quantity that is positive throughout, in every setting that is."""
+    sound = scalars(data).where(data["diverged_at"] < 0) if "diverged_at" in data else xr.Dataset()
+    sizes = [
+        name
+        for name, size in data.coords.items()
+        if name not in ("seed", "step") and size.dims[0] in data["failed"].dims and size.dtype.kind in "if"
+    ]
+    found: dict[str, dict[str, Fit]] = {}
+    for quantity, series in sound.items():
+        for name in sizes:
+            with contextlib.suppress(Broken):
+                found.setdefault(str(quantity), {})[str(name)] = exponent_in(series, name)
+    return found
+
+
+# ---------------------------------------------------------------- files
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where a harvest lies."""
+
+    data: Path
+    table: Path
+    exponents: Path
+
+
+def table(data: xr.Dataset) -> pd.DataFrame:
+    """A row for each cell and seed."""
+    flat = scalars(data)
+    for name in ("diverged_at", "failed", "run"):
+        if name in data:
+            flat[name] = data[name]
+    return flat.to_dataframe().reset_index()
+
+
+def save(data: xr.Dataset, fits: Mapping[str, Mapping[str, Fit]], store: Store) -> Files:
+    """Writes the dataset (netCDF), its table (CSV, and Parquet where pyarrow is installed) and exponents."""
+    what = json.dumps([data["run"].values.tolist(), list(data["run"].dims), data.sizes["seed"]])
+    name = f"{data.attrs['paper']}-{hashlib.sha256(what.encode()).hexdigest()[:16]}"
+    folder = store.path / SWEEPS / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return write(data, fits, folder)
+
+
+def write(data: xr.Dataset, fits: Mapping[str, Mapping[str, Fit]], folder: Path) -> Files:
+    """The same into a folder of one's own."""
+    files = Files(folder / "data.nc", folder / "table.csv", folder / "exponents.json")
+    replace(files.data, netcdf(data))
+    rows = table(data)
+    replace(files.table, rows.to_csv(index=False).encode())
+    if find_spec("pyarrow"):
+        replace(folder / "table.parquet", rows.to_parquet(index=False, engine="pyarrow"))
+    replace(files.exponents, json.dumps(as_json(fits), indent=1).encode())
+    return files
+
+
+def as_json(fits: Mapping[str, Mapping[str, Fit]]) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Exponents with null for what is not finite."""
+
+    def finite(fit: Fit) -> dict[str, float | None]:
+        return {k: v if np.isfinite(v) else None for k, v in asdict(fit).items()}
+
+    return {name: {size: finite(fit) for size, fit in own.items()} for name, own in fits.items()}
