@@ -9,10 +9,11 @@ from pathlib import Path
 
 from descentlab import Outcome, Store, experiment, paper
 from descentlab.claim import Verdict
+from descentlab.fleet import Processes
 from descentlab.paper import Figure, Paper
 from descentlab.plot import save
 from descentlab.report.number import interval, number
-from descentlab.terminal import Bars
+from descentlab.terminal import Overview
 
 ROOT = Path(__file__).parents[1]
 PICTURES = {("sign_descent", "figure_all_stages"): "stages"}
@@ -51,13 +52,13 @@ def tables(judged: dict[str, list[Verdict]]) -> str:
     return "\n".join(lines)
 
 
-def draw(one: Paper, watcher: Bars) -> None:
+def draw(one: Paper, view: Overview) -> None:
     """The paper's pictures in README."""
     preset = one.preset("quick")
     for figure in one.figures:
         file = PICTURES.get((one.name, figure.name))
         if file and isinstance(figure, Figure):
-            runs = experiment.gather(one, preset, [figure], SEEDS, Store(), watcher)
+            runs = experiment.gather(one, preset, [figure], SEEDS, Store(), view, Processes())
             canvas = figure.draw(**experiment.datasets(figure, preset, runs))
             save(canvas, ROOT / f"docs/images/{file}.png")
 
@@ -65,11 +66,11 @@ def draw(one: Paper, watcher: Bars) -> None:
 def main() -> None:
     """Judges every paper at quick scale and replaces what stands between README's markers."""
     judged = {}
-    with Bars() as watcher:
+    with Overview(Store()) as view:
         for one in (paper.load(name) for name in paper.names()):
             preset = one.preset("quick")
-            judged[one.name] = experiment.judge_paper(one, "quick", preset, SEEDS, Store(), watcher)
-            draw(one, watcher)
+            judged[one.name] = experiment.judge_paper(one, "quick", preset, SEEDS, Store(), view, Processes())
+            draw(one, view)
     readme = ROOT / "README.md"
     between = f"<!-- verdicts -->\n{tables(judged)}\n<!-- end of verdicts -->"
     text = re.sub(

@@ -11,7 +11,8 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descentlab.store import Store, StoreError, replace, run_id
+from descentlab.disk import replace
+from descentlab.store import Store, StoreError, run_id
 
 ABOUT = {"paper": "paper", "code": "v1", "settings": {"n": 1, "eta": 0.1}, "seconds": 1.0}
 RUN = run_id("paper", "v1", {"n": 1, "eta": 0.1})

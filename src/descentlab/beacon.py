@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from descentlab.store import WORK, Store
-from descentlab.work import Task, Watcher
+from descentlab.watcher import Watcher
+from descentlab.work import Task
 
 EVERY_SECONDS = 0.5
 STALE_SECONDS = 300.0  # of other machines: compiling does not light a beacon

@@ -10,23 +10,24 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from descentlab.disk import writing
 from descentlab.fleet import Fleet, Here, Processes
 from descentlab.paper import Paper
 from descentlab.preset import Settings
-from descentlab.store import Store, writing
-from descentlab.work import Watcher, identify, label, plan
+from descentlab.store import Store
+from descentlab.watcher import Watcher
+from descentlab.work import identify, label, plan
 
 BUSY_SECONDS = 1.0
 
 
 @dataclass
 class Tally:
-    """How a sweep stands. `failed` has the error of each cell that raised."""
+    """How a campaign stands. `failed` has the error of each cell that raised."""
 
     cells: int
     stored: int = 0
     done: int = 0
-    busy: int = 0
     failed: dict[Settings, str] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
 
@@ -37,10 +38,10 @@ class Tally:
 
 
 class View(Watcher):
-    """A watcher of sweeps."""
+    """A watcher of campaigns."""
 
     def overview(self, tally: Tally) -> None:
-        """The sweep stands like this."""
+        """The campaign stands like this."""
 
 
 def complete(
@@ -62,22 +63,24 @@ def complete(
         store.path.mkdir(parents=True, exist_ok=True)
     tally = Tally(len(presets))
 
-    def lacking(candidates: Iterable[Settings], skip: bool) -> list[Settings]:
+    def lacking(candidates: Iterable[Settings]) -> list[Settings]:
         found = [p for p in candidates if store.seeds(names[p]) < seeds]
-        for preset in found if skip else ():
-            if (error := store.failure(names[preset])) is not None:
-                tally.failed[preset] = error
+        errors = {p: store.failure(names[p]) for p in found}
+        tally.failed |= {p: error for p, error in errors.items() if error is not None}
         return [p for p in found if p not in tally.failed]
 
-    todo = lacking(presets, skip=not retry)
+    if retry:
+        for preset in presets:
+            store.forgive(names[preset])
+    todo = lacking(presets)
     tally.stored = len(presets) - len(todo) - len(tally.failed)
     while todo:
         tasks = plan(paper, todo, seeds, store, _parts(paper, todo[0], fleet))
         who = Here() if len(tasks) == 1 and isinstance(fleet, Processes) else fleet
-        tally.busy, before = 0, tally.left
+        busy = 0
         for results in who.perform(tasks, store, lambda: view.overview(tally)):
             for result in results:
-                tally.busy += result.outcome == "busy"
+                busy += result.outcome == "busy"
                 tally.done += result.outcome == "done"
                 if result.outcome == "failed":
                     tally.failed[result.preset] = result.error
@@ -86,10 +89,9 @@ def complete(
                         store.fail(names[result.preset], about)
                     view.say(f"failed: {label(paper.name, [result.preset])}: {result.error}")
             view.overview(tally)
-        held = len(todo)
-        todo = lacking(todo, skip=True)
-        if todo and tally.left == before and len(todo) == held:
-            view.overview(tally)
+        held, todo = len(todo), lacking(todo)
+        tally.done = tally.cells - tally.stored - len(tally.failed) - len(todo)
+        if busy == held:
             time.sleep(BUSY_SECONDS)  # other processes have all that is left
     return tally
 

@@ -13,7 +13,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from descentlab.errors import SettingError, UserError
+from descentlab.errors import UserError
+from descentlab.options import Json, Out, PaperName, PresetName, Scale, Seeds, Set, Steps, StoreDir, Workers
 
 SEEDS = 8
 
@@ -25,20 +26,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-PaperName = Annotated[str, typer.Argument(metavar="PAPER", help="A paper; `descentlab papers` lists them.")]
-PresetName = Annotated[str, typer.Argument(metavar="[PRESET]", help="A preset of the paper.")]
-Set = Annotated[
-    list[str], typer.Option("--set", metavar="NAME=VALUE", help="Another value for a field of the preset.")
-]
-Seeds = Annotated[int, typer.Option("--seeds", metavar="N", help="How many seeds.")]
-Steps = Annotated[int | None, typer.Option("--steps", help="The horizon; short for --set steps=T.")]
-StoreDir = Annotated[
-    Path | None, typer.Option("--store", help="The store; else $DESCENTLAB_STORE, else ./store.")
-]
-Scale = Annotated[str, typer.Option(metavar="quick|paper", help="Which preset of each paper.")]
-Out = Annotated[Path, typer.Option(help="Folder of the report.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
 def main() -> None:
@@ -131,20 +118,22 @@ def judge(
     expect: Annotated[
         Path | None, typer.Option(help="A file of `judge --json`; exit 3 where a verdict differs.")
     ] = None,
+    workers: Workers = None,
     store: StoreDir = None,
     json_: Json = False,
 ) -> None:
     """Judges a paper's claims: runs what the store lacks, then reads the store alone."""
     from descentlab import experiment
-    from descentlab.request import chosen, expectations, wanted_claims
+    from descentlab.request import chosen, expectations, processes, wanted_claims
     from descentlab.store import Store
-    from descentlab.terminal import Bars, print_verdicts
+    from descentlab.terminal import Overview, print_verdicts
 
     found, settings = chosen(paper, preset, set_, steps, seeds)
     wanted = wanted_claims(found, preset, claims)
     recorded = expectations(expect) if expect else {}
-    with Bars() as watcher:
-        verdicts = experiment.judge_paper(found, preset, settings, seeds, Store(store), watcher)
+    fleet = processes(workers)
+    with Overview(Store(store)) as view:
+        verdicts = experiment.judge_paper(found, preset, settings, seeds, Store(store), view, fleet)
     shown = [v for v in verdicts if v.claim in wanted]
     if json_:
         _print_json({
@@ -181,9 +170,7 @@ def sweep(
     seeds: Seeds = SEEDS,
     steps: Steps = None,
     retry: Annotated[bool, typer.Option("--retry", help="Run cells again that failed before.")] = False,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Processes on this machine; by default a core each.")
-    ] = None,
+    workers: Workers = None,
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -197,16 +184,13 @@ def sweep(
 ) -> None:
     """Runs a preset over a grid of settings: one dataset, exponents, phase diagrams."""
     from descentlab import cluster as clusters
-    from descentlab.fleet import Processes
-    from descentlab.request import chosen
+    from descentlab.request import chosen, processes
     from descentlab.store import Store
     from descentlab.sweep import sweep
     from descentlab.terminal import Overview, print_sweep
 
     found, settings = chosen(paper, preset, set_, steps, seeds)
-    if workers is not None and workers < 1:
-        raise SettingError(f"workers takes a whole number >= 1, got workers={workers}.")
-    local = nullcontext(Processes() if workers is None else Processes(workers))
+    local = nullcontext(processes(workers))
     with clusters.connect(cluster) if cluster else local as fleet, Overview(Store(store)) as view:
         result = sweep(found, settings, over, seeds, store, fleet, view, retry)
     if out is not None:
@@ -231,16 +215,17 @@ def reproduce(
     ] = None,
     scale: Scale = "quick",
     seeds: Seeds = SEEDS,
+    workers: Workers = None,
     store: StoreDir = None,
     out: Out = Path("report"),
 ) -> None:
     """The main job: runs, judges, draws and reports everything."""
     from descentlab import paper
     from descentlab.reproduce import reproduce
-    from descentlab.request import chosen
+    from descentlab.request import chosen, processes
 
     wanted = [chosen(name, scale, [], None, seeds) for name in names or paper.names()]
-    _reported(*reproduce(wanted, scale, seeds, store, out))
+    _reported(*reproduce(wanted, scale, seeds, store, out, processes(workers)))
 
 
 @app.command()

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from descentlab.beacon import Beacon
+from descentlab.disk import writing
 from descentlab.errors import SettingError, UserError
 from descentlab.fleet import MOST_LOSSES, TICK_SECONDS
 from descentlab.paper import load
 from descentlab.preset import Settings
-from descentlab.store import WORK, Store, writing
-from descentlab.work import Result, Task, Watcher, absorb, compute, identify, perform
+from descentlab.store import WORK, Store
+from descentlab.watcher import Watcher
+from descentlab.work import Result, Task, absorb, compute, identify, perform
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -15,3 +15,7 @@ class SettingError(UserError, ValueError):
 
 class StoreError(UserError, RuntimeError):
     """An entry of the store that is damaged, truncated or foreign; the message names it."""
+
+
+class RunError(UserError, RuntimeError):
+    """A run that raised; the message has its error, the store its trace (failed.json)."""

@@ -11,15 +11,21 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from descentlab import campaign
+from descentlab.campaign import View
 from descentlab.claim import Claim, Verdict, judge_family
+from descentlab.errors import RunError
+from descentlab.fleet import Fleet, Here
 from descentlab.paper import Figure, Paper, Table
 from descentlab.preset import Settings
 from descentlab.store import Store
-from descentlab.work import Watcher as Watcher
+from descentlab.watcher import Watcher as Watcher
 from descentlab.work import identify as identify
 from descentlab.work import perform, plan
 
 Need = Claim | Figure | Table
+
+FEWEST_TASKS = 4  # for which workers are worth their start
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,23 @@ def complete(
     seeds: int,
     store: Store,
     watcher: Watcher | None = None,
+    fleet: Fleet | None = None,
     **further: Any,
 ) -> dict[Settings, Run]:
-    """The runs of presets; those of one compiled shape are made together. An error of one is raised."""
-    for task in plan(paper, presets, seeds, store):
-        perform(task, store, watcher, wait=True, catch=False, **further)
+    """The runs of presets; those of one compiled shape are made together.
+
+    Who can see a campaign (a View) has it done by a fleet; then an error of one is raised after the others
+    are done.
+    """
+    tasks = plan(paper, presets, seeds, store)
+    if isinstance(watcher, View):
+        who = fleet if len(tasks) >= FEWEST_TASKS else Here()
+        failed = campaign.complete(paper, presets, seeds, store, who, watcher, retry=True).failed
+        if failed:
+            raise RunError(f"{len(failed)} of {len(presets)} runs failed: {'; '.join(failed.values())}")
+    else:
+        for task in tasks:
+            perform(task, store, watcher, wait=True, catch=False, **further)
     return {preset: stored(paper, preset, seeds, store) for preset in presets}
 
 
@@ -80,9 +98,10 @@ def gather(
     seeds: int,
     store: Store,
     watcher: Watcher | None = None,
+    fleet: Fleet | None = None,
 ) -> dict[Settings, Run]:
     """All runs that claims and figures ask for, made where the store lacks them."""
-    return complete(paper, needed(preset, list(needs)), seeds, store, watcher)
+    return complete(paper, needed(preset, list(needs)), seeds, store, watcher, fleet)
 
 
 def datasets(need: Need, preset: Settings, runs: Mapping[Settings, Run]) -> dict[str, xr.Dataset]:
@@ -91,11 +110,17 @@ def datasets(need: Need, preset: Settings, runs: Mapping[Settings, Run]) -> dict
 
 
 def judge_paper(
-    paper: Paper, name: str, preset: Settings, seeds: int, store: Store, watcher: Watcher | None = None
+    paper: Paper,
+    name: str,
+    preset: Settings,
+    seeds: int,
+    store: Store,
+    watcher: Watcher | None = None,
+    fleet: Fleet | None = None,
 ) -> list[Verdict]:
     """The verdicts on all claims that belong to the preset `name`, judged together (Holm)."""
     claims = paper.claims_of(name)
-    runs = gather(paper, preset, claims, seeds, store, watcher)
+    runs = gather(paper, preset, claims, seeds, store, watcher, fleet)
     return verdicts(claims, preset, runs)
 
 

@@ -50,9 +50,9 @@ def exponent_in(series: xr.DataArray, name: Hashable) -> Fit:
     """
     size = series[name]
     (along,) = size.dims
-    y = series.stack(other=[d for d in series.dims if d not in ("seed", along)]).transpose(
-        "seed", "other", along
-    )
+    others = [d for d in series.dims if d not in ("seed", along)]
+    y = series.stack(other=others) if others else series.expand_dims("other")
+    y = y.transpose("seed", "other", along)
     if np.any(size.values <= 0) or np.any(y.values <= 0):
         raise Broken(f"An exponent of {series.name} in {name} needs positive numbers.")
     log_x, log_y = np.log(size.values.astype(float)), np.log(y.values.astype(float))

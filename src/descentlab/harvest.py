@@ -21,12 +21,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from descentlab.disk import netcdf, replace
 from descentlab.estimate import Broken
 from descentlab.fits import Fit, exponent_in
 from descentlab.paper import Paper
 from descentlab.preset import Settings
 from descentlab.scaling import Grid
-from descentlab.store import SWEEPS, Store, netcdf, replace
+from descentlab.store import SWEEPS, Store
 from descentlab.work import identify
 
 

@@ -4,28 +4,35 @@ from pathlib import Path
 
 from descentlab import experiment
 from descentlab.claim import Outcome
+from descentlab.fleet import Fleet
 from descentlab.paper import Paper, load, names
 from descentlab.preset import Settings
 from descentlab.report import Section, write
 from descentlab.store import Store
-from descentlab.terminal import Bars, print_verdicts
+from descentlab.terminal import Overview, print_verdicts
 
 
 def reproduce(
-    chosen: list[tuple[Paper, Settings]], scale: str, seeds: int, store: Path | None, out: Path
+    chosen: list[tuple[Paper, Settings]],
+    scale: str,
+    seeds: int,
+    store: Path | None,
+    out: Path,
+    fleet: Fleet | None = None,
 ) -> tuple[Path, bool]:
     """The report's path, and whether any verdict is BROKEN. What the store holds is not computed again."""
     here, sections = Store(store), []
-    with Bars() as watcher:
+    with Overview(here) as view:
         for paper, preset in chosen:
-            watcher.plan(paper, experiment.needed(preset, needs(paper, scale)), seeds, here)
-            sections.append(section(paper, scale, preset, seeds, here, watcher))
+            view.plan(paper, experiment.needed(preset, needs(paper, scale)), seeds)
+            sections.append(section(paper, scale, preset, seeds, here, view, fleet))
     return finish(sections, out)
 
 
 def report(store: Path | None, out: Path) -> tuple[Path, bool] | None:
     """The same for all that the store holds whole, training nothing; None where that is nothing."""
-    here, sections, watcher = Store(store), [], Bars()
+    here, sections = Store(store), []
+    watcher = Overview(here)
     for paper in (load(name) for name in names()):
         for scale, preset in paper.presets.items():
             wanted = experiment.needed(preset, needs(paper, scale))
@@ -45,9 +52,17 @@ def needs(paper: Paper, scale: str) -> list[experiment.Need]:
     return [*paper.claims_of(scale), *paper.figures]
 
 
-def section(paper: Paper, scale: str, preset: Settings, seeds: int, store: Store, watcher: Bars) -> Section:
+def section(
+    paper: Paper,
+    scale: str,
+    preset: Settings,
+    seeds: int,
+    store: Store,
+    view: Overview,
+    fleet: Fleet | None = None,
+) -> Section:
     """One paper at one preset, judged."""
-    runs = experiment.gather(paper, preset, needs(paper, scale), seeds, store, watcher)
+    runs = experiment.gather(paper, preset, needs(paper, scale), seeds, store, view, fleet)
     verdicts = experiment.verdicts(paper.claims_of(scale), preset, runs)
     return Section(paper, scale, preset, seeds, verdicts, runs)
 

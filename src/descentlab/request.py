@@ -5,6 +5,7 @@ from pathlib import Path
 
 from descentlab import paper
 from descentlab.errors import SettingError
+from descentlab.fleet import Processes
 from descentlab.paper import Paper
 from descentlab.preset import Settings, parse_settings
 
@@ -22,6 +23,13 @@ def chosen(name: str, preset: str, set_: list[str], steps: int | None, seeds: in
     if steps is not None:
         settings["steps"] = str(steps)
     return found, base.replace(settings)
+
+
+def processes(workers: int | None) -> Processes:
+    """So many workers on this machine, by default one a core."""
+    if workers is not None and workers < 1:
+        raise SettingError(f"workers takes a whole number >= 1, got workers={workers}.")
+    return Processes() if workers is None else Processes(workers)
 
 
 def wanted_claims(found: Paper, preset: str, claims: str | None) -> set[str]:

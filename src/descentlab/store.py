@@ -13,7 +13,6 @@ lock per run lets two processes share a store: the second waits and finds the re
 """
 
 import contextlib
-import errno
 import hashlib
 import io
 import json
@@ -33,6 +32,7 @@ import xarray as xr
 from filelock import FileLock, Timeout
 
 import descentlab
+from descentlab.disk import alone, netcdf, replace, writing
 from descentlab.errors import StoreError as StoreError
 
 FORMAT = 1  # of an entry; part of every run's id
@@ -140,7 +140,7 @@ class Store:
             raise StoreError(f"{path} is missing. {_remedy(path.parent)}") from None
         if hashlib.sha256(content).hexdigest() != manifest["sha256"]:
             raise StoreError(f"{path} is damaged: its checksum is wrong. {_remedy(path.parent)}")
-        with _alone(), xr.open_dataset(io.BytesIO(content), engine="h5netcdf") as data:
+        with alone(), xr.open_dataset(io.BytesIO(content), engine="h5netcdf") as data:
             return data.load()
 
     def seeds(self, run: str) -> int:
@@ -168,11 +168,16 @@ class Store:
         replace(folder / "run.json", json.dumps(manifest, indent=1).encode())
         if earlier is not None and earlier["file"] != name:
             (folder / earlier["file"]).unlink(missing_ok=True)
-        (folder / "failed.json").unlink(missing_ok=True)
+        self.forgive(run)
 
     def fail(self, run: str, about: Mapping[str, Any]) -> None:
         """Records why a run failed."""
         replace(self.folder(run) / "failed.json", json.dumps({**about, **provenance()}, indent=1).encode())
+
+    def forgive(self, run: str) -> None:
+        """Forgets that a run failed."""
+        with writing(self.folder(run)):
+            (self.folder(run) / "failed.json").unlink(missing_ok=True)
 
     def failure(self, run: str) -> str | None:
         """The error of a run that failed, if it did and was not made since."""
@@ -223,51 +228,6 @@ class Store:
             except StoreError as error:
                 found.append(str(error))
         return found
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turns errors of the disk into what a user can do about them."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "Free some room" if full else "Mend that or choose another --store"
-        raise StoreError(
-            f"{path} cannot be written: {error.strerror or error}. {remedy} and give the same command again; "
-            "what is stored stays."
-        ) from error
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all, and has it on disk before anyone sees it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with writing(path):
-        try:
-            with open(temporary, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def netcdf(data: xr.Dataset) -> bytes:
-    """A dataset as the content of a netCDF file."""
-    buffer = io.BytesIO()
-    with _alone():
-        data.to_netcdf(buffer, engine="h5netcdf")
-    return buffer.getvalue()
-
-
-def _alone() -> contextlib.AbstractContextManager[Any]:
-    """Keeps xarray from locking buffers on a dask scheduler, if this process works for one."""
-    if "dask" not in sys.modules:
-        return contextlib.nullcontext()
-    import dask.config
-
-    return dask.config.set(scheduler="threads")
 
 
 def _remedy(folder: Path) -> str:

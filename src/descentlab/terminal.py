@@ -14,7 +14,8 @@ from rich.text import Text
 
 from descentlab.beacon import burning
 from descentlab.campaign import Tally, View
-from descentlab.work import Watcher, identify, label
+from descentlab.watcher import Watcher
+from descentlab.work import identify, label
 
 if TYPE_CHECKING:
     from descentlab.claim import Verdict
@@ -74,24 +75,6 @@ class Bars(Watcher):
         """A line on standard error."""
         self.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
-    def plan(self, paper: "Paper", presets: "list[Settings]", seeds: int, store: "Store") -> None:
-        """Says beforehand what is to be done and, for long work, about how long it takes."""
-        missing = [p for p in presets if store.seeds(identify(paper, p)) < seeds]
-        self.say(f"{paper.name}: {len(presets)} runs, {len(presets) - len(missing)} of them in the store")
-        if not missing:
-            return
-        from descentlab.rollout import seconds_per_step
-
-        work = sum(p.steps for p in missing)  # type: ignore[attr-defined]
-        if work * seeds < 10**6:
-            return
-        self.say(f"timing {label(paper.name, missing[:1])} ...")
-        seconds = work * seconds_per_step(paper.system, missing[0], seeds)
-        if seconds > LONG_SECONDS:
-            self.say(
-                f"about {seconds / 60:.0f} minutes on this machine; a stop loses at most a few seconds of it"
-            )
-
 
 class Overview(View):
     """A live table of a sweep on a terminal; elsewhere a line now and then."""
@@ -132,6 +115,24 @@ class Overview(View):
     def say(self, message: str) -> None:
         """A line on standard error."""
         self.console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+    def plan(self, paper: "Paper", presets: "list[Settings]", seeds: int) -> None:
+        """Says beforehand what is to be done and, for long work, about how long it takes."""
+        missing = [p for p in presets if self.store.seeds(identify(paper, p)) < seeds]
+        self.say(f"{paper.name}: {len(presets)} runs, {len(presets) - len(missing)} of them in the store")
+        if not missing:
+            return
+        from descentlab.rollout import seconds_per_step
+
+        work = sum(p.steps for p in missing)  # type: ignore[attr-defined]
+        if work * seeds < 10**6:
+            return
+        self.say(f"timing {label(paper.name, missing[:1])} ...")
+        seconds = work * seconds_per_step(paper.system, missing[0], seeds)
+        if seconds > LONG_SECONDS:
+            self.say(
+                f"about {seconds / 60:.0f} minutes on this machine; a stop loses at most a few seconds of it"
+            )
 
 
 def progress_of(tally: "Tally", running: list[dict[str, Any]], seconds: float) -> str:

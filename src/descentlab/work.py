@@ -24,6 +24,7 @@ from descentlab.paper import Paper, load
 from descentlab.preset import Settings
 from descentlab.rollout import Checkpoint, rollouts
 from descentlab.store import Busy, Store, provenance, run_id
+from descentlab.watcher import Watcher
 
 MOST_ROWS = 128  # of a task: enough to share a program, few enough to lose little with a worker
 MOST_BYTES = 2**30  # what the rows of a task may take together
@@ -50,22 +51,6 @@ class Result:
     preset: Settings
     outcome: str
     error: str = ""
-
-
-class Watcher:
-    """What is told about work in progress; the command line shows it."""
-
-    def begin(self, label: str, steps: int, seeds: int) -> None:
-        """A task starts, or goes on."""
-
-    def progress(self, step: int, loss: float) -> None:
-        """A task has reached a step."""
-
-    def end(self) -> None:
-        """A task is whole."""
-
-    def say(self, message: str) -> None:
-        """Something worth a line."""
 
 
 def code_of(paper: Paper, preset: Settings) -> str:

@@ -20,13 +20,13 @@ from typing import Any
 import jinja2
 
 from descentlab.claim import Assumption, Claim, Outcome, Verdict
+from descentlab.disk import replace
 from descentlab.experiment import Run
 from descentlab.paper import Paper
 from descentlab.preset import Settings
 from descentlab.report.drawing import Drawing, drawing
 from descentlab.report.number import distinct, interval, number, percent
 from descentlab.report.strip import Strip, strip
-from descentlab.store import replace
 from descentlab.work import label
 
 
