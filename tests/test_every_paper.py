@@ -65,7 +65,8 @@ def test_mutants_are_refuted(p: Paper, claim: Claim, mutant: Mutant, store: Stor
         name: p.presets["tiny"].replace({**overrides, **mutant.settings, **mutant.runs.get(name, {})})
         for name, overrides in claim.runs.items()
     }
-    data = {name: experiment.run(p, preset, SEEDS, store).data for name, preset in presets.items()}
+    runs = experiment.complete(p, list(presets.values()), SEEDS, store)
+    data = {name: runs[preset].data for name, preset in presets.items()}
     verdict = judge(claim, mutant.alter(data) if mutant.alter else data)
     assert verdict.outcome == Outcome.REFUTED, str(verdict)
 

@@ -182,7 +182,7 @@ def sweep(
     store: StoreDir = None,
     json_: Json = False,
 ) -> None:
-    """Runs a preset over a grid of settings: one dataset, exponents, phase diagrams."""
+    """Runs a preset over a grid of settings, or a study: one dataset, exponents, phase diagrams."""
     from descentlab import cluster as clusters
     from descentlab.request import chosen, processes
     from descentlab.store import Store
@@ -192,7 +192,9 @@ def sweep(
     found, settings = chosen(paper, preset, set_, steps, seeds)
     local = nullcontext(processes(workers))
     with clusters.connect(cluster) if cluster else local as fleet, Overview(Store(store)) as view:
-        result = sweep(found, settings, over, seeds, store, fleet, view, retry)
+        study = found.studies.get(preset)
+        axes = study.grids if study and not over else over
+        result = sweep(found, settings, axes, seeds, store, fleet, view, retry)
     if out is not None:
         from descentlab.diagram import draw_all
 

@@ -29,14 +29,14 @@ MOST_CURVES = 8
 
 def draw_all(sweep: Sweep, out: Path, format: str = "png") -> list[Path]:
     """Writes the tables of a sweep, and a diagram of each of its quantities, into a folder."""
-    out.mkdir(parents=True, exist_ok=True)
-    write(sweep.data, sweep.exponents, out)
+    write(sweep.grids, sweep.exponents, out)
     paths = []
-    for name, series in scalars(sweep.data).items():
-        figure = draw(series, {size: fit.value for size, fit in sweep.exponents.get(str(name), {}).items()})
-        if figure is not None:
-            paths.append(out / f"{name}.{format}")
-            save(figure, paths[-1])
+    for grid, data in sweep.grids.items():
+        for name, series in scalars(data).items():
+            fits = {size: fit.value for size, fit in sweep.exponents.get(str(name), {}).items()}
+            if (figure := draw(series, fits)) is not None:
+                paths.append(out / f"{grid + '_' if grid else ''}{name}.{format}")
+                save(figure, paths[-1])
     return paths
 
 
@@ -79,7 +79,15 @@ def lines(ax: Axes, series: xr.DataArray, along: str, exponents: dict[str, float
     ax.set(xlabel=along, ylabel=str(series.name), title=f"{series.name}{slope}")
 
 
-def phases(ax: Axes, series: xr.DataArray, x: str, y: str, level: float | None = None, **look: Any) -> None:
+def phases(
+    ax: Axes,
+    series: xr.DataArray,
+    x: str,
+    y: str,
+    level: float | None = None,
+    bar: bool = True,
+    **look: Any,
+) -> None:
     """A quantity over two settings: colours, contours, and where it crosses a level (its middle)."""
     values, words = series.mean("seed").transpose(y, x).values, str(series.name)
     if level is None and (series > 0).all() and values.max() > 30 * values.min():
@@ -90,7 +98,8 @@ def phases(ax: Axes, series: xr.DataArray, x: str, y: str, level: float | None =
     level = float(finite.min() + finite.max()) / 2 if level is None else level
     xs, ys = series[x].values, series[y].values
     image = ax.pcolormesh(xs, ys, values, shading="nearest", cmap="viridis", rasterized=True, **look)
-    ax.figure.colorbar(image, ax=ax, label=words)
+    if bar:
+        ax.figure.colorbar(image, ax=ax, label=words)
     if np.isfinite(values).all() and finite.max() > finite.min():
         ax.contour(xs, ys, values, 5, colors="white", linewidths=0.5, alpha=0.7)
         curve = transition(series, x, level)

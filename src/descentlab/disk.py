@@ -2,14 +2,9 @@
 
 import contextlib
 import errno
-import io
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import xarray as xr
 
 from descentlab.errors import StoreError
 
@@ -40,20 +35,3 @@ def replace(path: Path, content: bytes) -> None:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-
-
-def netcdf(data: xr.Dataset) -> bytes:
-    """A dataset as the content of a netCDF file."""
-    buffer = io.BytesIO()
-    with alone():
-        data.to_netcdf(buffer, engine="h5netcdf")
-    return buffer.getvalue()
-
-
-def alone() -> contextlib.AbstractContextManager[Any]:
-    """Keeps xarray from locking buffers on a dask scheduler, if this process works for one."""
-    if "dask" not in sys.modules:
-        return contextlib.nullcontext()
-    import dask.config
-
-    return dask.config.set(scheduler="threads")

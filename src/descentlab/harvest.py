@@ -11,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from descentlab.disk import netcdf, replace
+from descentlab.disk import replace, writing
 from descentlab.estimate import Broken
 from descentlab.fits import Fit, exponent_in
 from descentlab.paper import Paper
@@ -54,7 +56,16 @@ def harvest(
         along = np.moveaxis(cells, number, 0).reshape(len(grid.cells), -1)[:, 0]
         for name in dict.fromkeys(name for cell in grid.cells for name in cell):
             coords[name] = (grid.over, [getattr(p, name) for p in along])
-    return xr.Dataset(data, coords, {"paper": paper.name, "title": paper.about.title})
+    sizes = [name for grid in over for name in _sizes(grid)]
+    return xr.Dataset(data, coords, {"paper": paper.name, "title": paper.about.title, "sizes": sizes})
+
+
+def _sizes(grid: Grid) -> list[str]:
+    """The settings of an axis that exponents are asked for in: its own, not what moves along with it."""
+    swept = list(grid.cells[0])
+    if grid.over in swept:
+        return [grid.over]
+    return swept if grid.over == "_".join(swept) else swept[:1]
 
 
 def _run(paper: Paper, preset: Settings, seeds: int, store: Store) -> xr.Dataset:
@@ -66,7 +77,7 @@ def _run(paper: Paper, preset: Settings, seeds: int, store: Store) -> xr.Dataset
         values = np.full(seeds, np.nan)
         with contextlib.suppress(Broken, KeyError):
             values = np.asarray(reading(data), dtype=float)
-        data[name] = ("seed", values, {"description": (reading.__doc__ or name).strip()})
+        data[name] = ("seed", values, {"description": f"{name}, read off the run"})
     return data.drop_vars([name for name in data if str(name).startswith("final_")])
 
 
@@ -112,8 +123,8 @@ def exponents(data: xr.Dataset) -> dict[str, dict[str, Fit]]:
     sound = scalars(data).where(data["diverged_at"] < 0) if "diverged_at" in data else xr.Dataset()
     sizes = [
         name
-        for name, size in data.coords.items()
-        if name not in ("seed", "step") and size.dims[0] in data["failed"].dims and size.dtype.kind in "if"
+        for name in data.attrs["sizes"]
+        if data[name].dtype.kind in "if" and np.unique(data[name]).size == data[name].size
     ]
     found: dict[str, dict[str, Fit]] = {}
     for quantity, series in sound.items():
@@ -126,15 +137,6 @@ def exponents(data: xr.Dataset) -> dict[str, dict[str, Fit]]:
 # ---------------------------------------------------------------- files
 
 
-@dataclass(frozen=True)
-class Files:
-    """Where a harvest lies."""
-
-    data: Path
-    table: Path
-    exponents: Path
-
-
 def table(data: xr.Dataset) -> pd.DataFrame:
     """A row for each cell and seed."""
     flat = scalars(data)
@@ -144,25 +146,46 @@ def table(data: xr.Dataset) -> pd.DataFrame:
     return flat.to_dataframe().reset_index()
 
 
-def save(data: xr.Dataset, fits: Mapping[str, Mapping[str, Fit]], store: Store) -> Files:
-    """Writes the dataset (netCDF), its table (CSV, and Parquet where pyarrow is installed) and exponents."""
-    what = json.dumps([data["run"].values.tolist(), list(data["run"].dims), data.sizes["seed"]])
-    name = f"{data.attrs['paper']}-{hashlib.sha256(what.encode()).hexdigest()[:16]}"
-    folder = store.path / SWEEPS / name
-    folder.mkdir(parents=True, exist_ok=True)
-    return write(data, fits, folder)
+def save(grids: Mapping[str, xr.Dataset], fits: Mapping[str, Mapping[str, Fit]], store: Store) -> Path:
+    """Writes what a sweep found into the store; the path of its dataset."""
+    what = [
+        [name, data["run"].values.tolist(), data["run"].dims, data.sizes["seed"]]
+        for name, data in grids.items()
+    ]
+    key = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+    paper = next(iter(grids.values())).attrs["paper"]
+    return write(grids, fits, store.path / SWEEPS / f"{paper}-{key}")
 
 
-def write(data: xr.Dataset, fits: Mapping[str, Mapping[str, Fit]], folder: Path) -> Files:
-    """The same into a folder of one's own."""
-    files = Files(folder / "data.nc", folder / "table.csv", folder / "exponents.json")
-    replace(files.data, netcdf(data))
-    rows = table(data)
-    replace(files.table, rows.to_csv(index=False).encode())
-    if find_spec("pyarrow"):
-        replace(folder / "table.parquet", rows.to_parquet(index=False, engine="pyarrow"))
-    replace(files.exponents, json.dumps(as_json(fits), indent=1).encode())
-    return files
+def write(grids: Mapping[str, xr.Dataset], fits: Mapping[str, Mapping[str, Fit]], folder: Path) -> Path:
+    """The same into a folder: data.nc, a table of each grid (CSV, Parquet), and exponents.json.
+
+    Several grids are groups of one netCDF file; Parquet is written where pyarrow is installed.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    replace(folder / "data.nc", _netcdf(grids))
+    for name, data in grids.items():
+        rows, file = table(data), f"table_{name}" if name else "table"
+        replace(folder / f"{file}.csv", rows.to_csv(index=False).encode())
+        if find_spec("pyarrow"):
+            replace(folder / f"{file}.parquet", rows.to_parquet(index=False, engine="pyarrow"))
+    replace(folder / "exponents.json", json.dumps(as_json(fits), indent=1).encode())
+    return folder / "data.nc"
+
+
+def _netcdf(grids: Mapping[str, xr.Dataset]) -> bytes:
+    """The datasets as the content of a netCDF file."""
+    dask = sys.modules.get("dask")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "data.nc"
+        # A process that works for a dask scheduler would have xarray lock the file there.
+        with dask.config.set(scheduler="threads") if dask else contextlib.nullcontext():
+            if set(grids) == {""}:
+                grids[""].to_netcdf(path, engine="h5netcdf")
+            else:
+                xr.DataTree.from_dict(dict(grids)).to_netcdf(path, engine="h5netcdf")
+        return path.read_bytes()
 
 
 def as_json(fits: Mapping[str, Mapping[str, Fit]]) -> dict[str, dict[str, dict[str, float | None]]]:

@@ -8,7 +8,7 @@ import ast
 import hashlib
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import descentlab.papers
 from descentlab.claim import Claim
 from descentlab.preset import Settings
+from descentlab.scaling import Grid
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -31,7 +32,16 @@ ENGINE = (
     "curvature.py", "probe.py", "system.py", "rollout.py",
 )  # fmt: skip
 # What only reads runs.
-READERS = ("deviations.py", "claims.py", "measures.py", "figures.py", "tables.py", "runs.py", "stages.py")
+READERS = (
+    "deviations.py",
+    "claims.py",
+    "measures.py",
+    "figures.py",
+    "tables.py",
+    "runs.py",
+    "stages.py",
+    "studies.py",
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,7 @@ class Figure:
     draw: Callable[..., "Canvas"]
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"run": {}})
     claims: tuple[str, ...] = ()
+    presets: tuple[str, ...] = ()  # by default all that are no studies
 
 
 @dataclass(frozen=True)
@@ -71,6 +82,22 @@ class Table:
     rows: Callable[..., tuple[list[str], list[list[Any]]]]
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"run": {}})
     claims: tuple[str, ...] = ()
+    presets: tuple[str, ...] = ()  # by default all that are no studies
+
+
+@dataclass(frozen=True)
+class Study:
+    """A ready-made sweep: a preset of its own name over some grids, each a product of axes.
+
+    It has claims and figures, by name, which need no more than its cells.
+    """
+
+    name: str
+    doc: str
+    preset: Settings
+    grids: Mapping[str, Sequence[Grid]]
+    claims: tuple[str, ...]
+    figures: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -95,8 +122,8 @@ class Paper:
 
     @property
     def presets(self) -> dict[str, Settings]:
-        """The named presets."""
-        return self.module.PRESETS
+        """The named presets; a study's has its name."""
+        return self.module.PRESETS | {study.name: study.preset for study in self.studies.values()}
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -105,12 +132,25 @@ class Paper:
 
     def claims_of(self, preset: str) -> list[Claim]:
         """The claims that belong to a preset."""
+        if study := self.studies.get(preset):
+            return [claim for claim in self.claims if claim.name in study.claims]
         return [claim for claim in self.claims if preset in claim.presets]
 
     @property
     def figures(self) -> tuple[Figure | Table, ...]:
         """The paper's figures and tables."""
         return self.module.FIGURES
+
+    @property
+    def studies(self) -> "dict[str, Study]":
+        """The ready-made sweeps by name."""
+        return {study.name: study for study in getattr(self.module, "STUDIES", ())}
+
+    def figures_of(self, preset: str) -> list[Figure | Table]:
+        """The figures and tables that belong to a preset."""
+        if study := self.studies.get(preset):
+            return [figure for figure in self.figures if figure.name in study.figures]
+        return [figure for figure in self.figures if not figure.presets or preset in figure.presets]
 
     @property
     def readings(self) -> "Mapping[str, Callable[[xr.Dataset], Any]]":

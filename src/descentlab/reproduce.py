@@ -34,11 +34,15 @@ def report(store: Path | None, out: Path) -> tuple[Path, bool] | None:
     here, sections = Store(store), []
     watcher = Overview(here)
     for paper in (load(name) for name in names()):
+        shown: set[Settings] = set()
         for scale, preset in paper.presets.items():
             wanted = experiment.needed(preset, needs(paper, scale))
+            if shown.issuperset(wanted):
+                continue  # a study of runs that an earlier section has
             held = [here.seeds(experiment.identify(paper, p)) for p in wanted]
             if all(held):
                 sections.append(section(paper, scale, preset, min(held), here, watcher))
+                shown.update(wanted)
             elif any(held):
                 lacking = (
                     f"{held.count(0)} of {len(held)} runs of {paper.name} at {scale} are not in the store"
@@ -48,8 +52,8 @@ def report(store: Path | None, out: Path) -> tuple[Path, bool] | None:
 
 
 def needs(paper: Paper, scale: str) -> list[experiment.Need]:
-    """The claims that belong to a preset, and all figures."""
-    return [*paper.claims_of(scale), *paper.figures]
+    """The claims and figures that belong to a preset."""
+    return [*paper.claims_of(scale), *paper.figures_of(scale)]
 
 
 def section(

@@ -23,6 +23,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,11 @@ import xarray as xr
 from filelock import FileLock, Timeout
 
 import descentlab
-from descentlab.disk import alone, netcdf, replace, writing
+from descentlab.disk import replace, writing
 from descentlab.errors import StoreError as StoreError
+from descentlab.netcdf import decode, encode
 
-FORMAT = 1  # of an entry; part of every run's id
+FORMAT = 2  # of an entry; part of every run's id
 RUN_NAME = re.compile(r"\w+-[0-9a-f]{16}")
 SWEEPS, WORK = "sweeps", ".work"
 LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "scipy", "xarray")
@@ -60,13 +62,16 @@ def run_id(paper: str, code: str, settings: Mapping[str, Any]) -> str:
 def provenance() -> dict[str, Any]:
     """Versions, machine and time, as they go into a manifest."""
     return {
-        "versions": {
-            "descentlab": descentlab.__version__, "python": platform.python_version(),
-            **{name: version(name) for name in LIBRARIES},
-        },
+        "versions": _versions(),
         "machine": {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
     }  # fmt: skip
+
+
+@cache
+def _versions() -> dict[str, str]:
+    own = {"descentlab": descentlab.__version__, "python": platform.python_version()}
+    return own | {name: version(name) for name in LIBRARIES}
 
 
 class Busy(Exception):  # noqa: N818, nothing is wrong
@@ -140,8 +145,7 @@ class Store:
             raise StoreError(f"{path} is missing. {_remedy(path.parent)}") from None
         if hashlib.sha256(content).hexdigest() != manifest["sha256"]:
             raise StoreError(f"{path} is damaged: its checksum is wrong. {_remedy(path.parent)}")
-        with alone(), xr.open_dataset(io.BytesIO(content), engine="h5netcdf") as data:
-            return data.load()
+        return decode(content)
 
     def seeds(self, run: str) -> int:
         """How many seeds of a run the store holds whole."""
@@ -159,7 +163,7 @@ class Store:
         folder = self.folder(run)
         earlier = self.manifest(run)
         name = f"seeds-{data.sizes['seed']}.nc"
-        content = netcdf(data.assign_attrs(run=run, about=json.dumps(about)))
+        content = encode(data.assign_attrs(run=run, about=json.dumps(about)))
         replace(folder / name, content)
         manifest = {
             "run": run, "file": name, "sha256": hashlib.sha256(content).hexdigest(),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from descentlab.campaign import Tally, View, complete
 from descentlab.errors import SettingError
 from descentlab.fits import Fit
 from descentlab.fleet import Fleet
-from descentlab.harvest import Files, as_json, exponents, harvest, save
+from descentlab.harvest import as_json, exponents, harvest, save
 from descentlab.paper import Paper, load
 from descentlab.preset import Settings
 from descentlab.scaling import Grid
@@ -115,40 +115,37 @@ def cells(base: Settings, over: Sequence[Grid]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A finished sweep: its dataset, exponents, files, and how its cells fared."""
+    """A finished sweep: a dataset for each of its grids, exponents, where they lie, and how cells fared."""
 
-    data: xr.Dataset
+    grids: dict[str, xr.Dataset]
     exponents: dict[str, dict[str, Fit]]
-    files: Files
+    path: Path
     tally: Tally
+
+    @property
+    def data(self) -> xr.Dataset:
+        """The dataset of the only grid."""
+        (only,) = self.grids.values()
+        return only
 
     def diverged(self) -> dict[str, str]:
         """The cells with seeds that diverged: which seeds, and when."""
-        if "diverged_at" not in self.data:
-            return {}
-        dims = self.data["failed"].dims
-        marks = self.data["diverged_at"].transpose(*dims, "seed")
-        found: dict[str, list[str]] = {}
-        for *cell, seed in np.argwhere(marks.values >= 0):
-            place = [marks[d].values[i] if d in marks.coords else i for d, i in zip(dims, cell, strict=True)]
-            words = " ".join(f"{d}={v}" for d, v in zip(dims, place, strict=True))
-            found.setdefault(words, []).append(f"seed {seed} at step {marks.values[*cell, seed]:.0f}")
-        return {cell: ", ".join(where) for cell, where in found.items()}
+        return {cell: where for data in self.grids.values() for cell, where in _diverged(data).items()}
 
     def over(self) -> dict[str, list[Any]]:
         """The settings that were swept, with their values."""
-        dims = self.data["failed"].dims
         return {
             str(name): values.values.tolist()
-            for name, values in self.data.coords.items()
-            if values.dims and values.dims[0] in dims
+            for data in self.grids.values()
+            for name, values in data.coords.items()
+            if values.dims and values.dims[0] in data["failed"].dims
         }
 
     def as_json(self) -> dict[str, Any]:
         """What the command line prints, beside the request."""
         return {
-            "path": str(self.files.data.resolve()), "cells": self.tally.cells,
-            "failed": len(self.tally.failed), "stored": self.tally.stored,
+            "path": str(self.path.resolve()), "cells": self.tally.cells, "stored": self.tally.stored,
+            "failed": len(self.tally.failed),
             "errors": [{"settings": p.settings(), "error": e} for p, e in self.tally.failed.items()],
             "diverged": self.diverged(), "exponents": as_json(self.exponents),
         }  # fmt: skip
@@ -157,24 +154,56 @@ class Sweep:
 def sweep(
     paper: Paper | str,
     preset: Settings | str = "quick",
-    over: Sequence[Grid | str] = (),
+    over: Sequence[Grid | str] | Mapping[str, Sequence[Grid]] = (),
     seeds: int = 8,
     store: Store | Path | str | None = None,
     fleet: Fleet | None = None,
     view: View | None = None,
     retry: bool = False,
 ) -> Sweep:
-    """Runs a preset over the product of some axes and gathers what comes out of it.
+    """Runs a preset over the product of some axes, or over several such grids, and gathers what comes of it.
 
-    `fleet` performs the work: by default processes on this machine, a core each.
+    The preset of a study brings its own grids. `fleet` performs the work: by default processes on this
+    machine, a core each.
     """
     paper = load(paper) if isinstance(paper, str) else paper
+    if not over and isinstance(preset, str) and preset in paper.studies:
+        over = paper.studies[preset].grids
     base = paper.preset(preset) if isinstance(preset, str) else preset
-    axes = [axis(one) if isinstance(one, str) else one for one in over]
-    if not axes:
-        raise SettingError("over takes at least one NAME=V1,V2,..., got none.")
-    grid, here = cells(base, axes), store if isinstance(store, Store) else Store(store)
-    tally = complete(paper, list(grid.flat), seeds, here, fleet, view, retry)
-    data = harvest(paper, axes, grid, seeds, here, tally.failed)
-    fits = exponents(data)
-    return Sweep(data, fits, save(data, fits, here), tally)
+    axes = {
+        name: [axis(one) if isinstance(one, str) else one for one in own]
+        for name, own in (over if isinstance(over, Mapping) else {"": over}).items()
+    }
+    if not all(axes.values()):
+        raise SettingError(
+            "over takes at least one NAME=V1,V2,..., got none; the studies of "
+            f"{paper.name}, which bring their own, are {', '.join(paper.studies) or '(none)'}."
+        )
+    grids, here = {name: cells(base, own) for name, own in axes.items()}, as_store(store)
+    tally = complete(
+        paper, [p for grid in grids.values() for p in grid.flat], seeds, here, fleet, view, retry
+    )
+    found = {name: harvest(paper, axes[name], grids[name], seeds, here, tally.failed) for name in grids}
+    fits: dict[str, dict[str, Fit]] = {}
+    for data in found.values():
+        for quantity, own in exponents(data).items():
+            fits.setdefault(quantity, {}).update(own)
+    return Sweep(found, fits, save(found, fits, here), tally)
+
+
+def as_store(store: Store | Path | str | None) -> Store:
+    """A store, given itself or by its path."""
+    return store if isinstance(store, Store) else Store(store)
+
+
+def _diverged(data: xr.Dataset) -> dict[str, str]:
+    if "diverged_at" not in data:
+        return {}
+    dims = data["failed"].dims
+    marks = data["diverged_at"].transpose(*dims, "seed")
+    found: dict[str, list[str]] = {}
+    for *cell, seed in np.argwhere(marks.values >= 0):
+        place = [marks[d].values[i] if d in marks.coords else i for d, i in zip(dims, cell, strict=True)]
+        words = " ".join(f"{d}={v}" for d, v in zip(dims, place, strict=True))
+        found.setdefault(words, []).append(f"seed {seed} at step {marks.values[*cell, seed]:.0f}")
+    return {cell: ", ".join(where) for cell, where in found.items()}

@@ -170,9 +170,10 @@ def print_sweep(result: "Sweep") -> None:
         console.print(table)
     for cell, where in result.diverged().items():
         print(f"{cell} diverged: {where}")
+    paper = next(iter(result.grids.values())).attrs["paper"]
     for preset, error in result.tally.failed.items():
-        print(f"{label(result.data.attrs['paper'], [preset])} failed: {error}; --retry runs it again")
-    print(result.files.data.resolve())
+        print(f"{label(paper, [preset])} failed: {error}; --retry runs it again")
+    print(result.path.resolve())
 
 
 def print_paper(paper: "Paper") -> None:
@@ -180,12 +181,14 @@ def print_paper(paper: "Paper") -> None:
     lists = {
         "presets": [", ".join(paper.presets)],
         "settings": paper.preset("quick").explained(),
+        "studies": [f"{study.name}: {study.doc}" for study in paper.studies.values()],
         "claims": [claim.name for claim in paper.claims],
         "figures": [figure.name for figure in paper.figures],
     }
     print(f"{paper.name}: {paper.about.title}\n  {paper.about.citation}")
     for title, lines in lists.items():
-        print(f"  {title:9s}" + "\n           ".join(lines))
+        if lines:
+            print(f"  {title:9s}" + "\n           ".join(lines))
 
 
 def print_verdicts(verdicts: "list[Verdict]") -> None:

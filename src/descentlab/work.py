@@ -26,6 +26,7 @@ from descentlab.rollout import Checkpoint, rollouts
 from descentlab.store import Busy, Store, provenance, run_id
 from descentlab.watcher import Watcher
 
+MANY_CELLS = 8  # of a shape, for which a program of their own is worth its compiling
 MOST_ROWS = 128  # of a task: enough to share a program, few enough to lose little with a worker
 MOST_BYTES = 2**30  # what the rows of a task may take together
 
@@ -34,7 +35,8 @@ MOST_BYTES = 2**30  # what the rows of a task may take together
 class Task:
     """Cells of one compiled shape, and the seeds each is to have; it had `first` when the task was planned.
 
-    `room` is the number of rows to compile for.
+    `room` is the number of rows to compile for; 0 says that the cells go one after another through the
+    program of a single run.
     """
 
     paper: str
@@ -79,36 +81,41 @@ def label(paper: str, presets: Sequence[Settings]) -> str:
 
 
 def plan(paper: Paper, presets: Iterable[Settings], seeds: int, store: Store, parts: int = 1) -> list[Task]:
-    """What the store lacks as tasks, the largest first; `parts` of them or more if there are enough cells."""
+    """What the store lacks as tasks, the largest first; `parts` of them or more if there are enough cells.
+
+    Few cells of a shape go through the program of a single run, which serves whatever else is run; many are
+    worth a program of their own, in which they are computed together.
+    """
     groups: dict[Any, list[Settings]] = {}
-    for preset in presets:
+    for preset in dict.fromkeys(presets):
         have = store.seeds(identify(paper, preset))
         if have < seeds:
-            groups.setdefault((have, *_shape(paper, preset)), []).append(preset)
-    split = {key: -(-len(own) // _most_cells(paper, own, seeds)) for key, own in groups.items()}
-    while sum(split.values()) < parts and any(split[key] < len(own) for key, own in groups.items()):
-        split[max(groups, key=lambda key: len(groups[key]) / split[key])] += 1
-    tasks = []
+            groups.setdefault((have, jax.tree.structure(paper.system.program(preset))), []).append(preset)
+    shapes: dict[Any, list[Settings]] = {}
     for key, own in groups.items():
+        for preset in own:
+            # Rows of one program are recorded at the same steps.
+            records = tuple(np.asarray(paper.records(preset)).tolist()) if len(own) >= MANY_CELLS else ()
+            shapes.setdefault((*key, records), []).append(preset)
+    split = {key: -(-len(own) // _most_cells(paper, own, seeds)) for key, own in shapes.items()}
+    while sum(split.values()) < parts and any(split[key] < len(own) for key, own in shapes.items()):
+        split[max(shapes, key=lambda key: len(shapes[key]) / split[key])] += 1
+    tasks = []
+    for key, own in shapes.items():
         cells = -(-len(own) // split[key])
         # Tasks of one shape share its program: a smaller last one is filled up.
+        room = cells * (seeds - key[0]) if len(own) >= MANY_CELLS else 0
         tasks += [
-            Task(paper.name, tuple(own[i : i + cells]), key[0], seeds, cells * (seeds - key[0]))
+            Task(paper.name, tuple(own[i : i + cells]), key[0], seeds, room)
             for i in range(0, len(own), cells)
         ]
     return sorted(tasks, key=lambda task: -len(task.presets))
 
 
-def _shape(paper: Paper, preset: Settings) -> tuple[Any, ...]:
-    """What cells must share to be rows of one program."""
-    records = np.asarray(paper.records(preset))
-    return jax.tree.structure(paper.system.program(preset)), tuple(records.tolist())
-
-
 def _most_cells(paper: Paper, group: list[Settings], seeds: int) -> int:
     """How many cells of a group a task may have."""
-    if len(group) == 1:
-        return 1
+    if len(group) < MANY_CELLS:
+        return len(group)
     bytes_each = paper.system.bytes_of_a_row(group[0], len(paper.records(group[0])))
     return max(1, min(MOST_ROWS, MOST_BYTES // max(bytes_each, 1)) // seeds)
 
@@ -130,6 +137,10 @@ def perform(
     A cell that another process holds is left to it, or waited for (`wait`). A cell that raises is recorded
     as failed and the others go on (`catch`), or its error is raised. Errors of the store are always raised.
     """
+    if len(task.presets) > 1 and not task.room:
+        options: Any = {"wait": wait, "catch": catch, "keep_every": keep_every}
+        alone = [replace(task, presets=(preset,)) for preset in task.presets]
+        return [result for one in alone for result in perform(one, store, watcher, **options)]
     paper, watcher = load(task.paper), watcher or Watcher()
     names = {preset: identify(paper, preset) for preset in task.presets}
 
@@ -142,7 +153,8 @@ def perform(
 
     results: dict[Settings, Result] = {}
     with contextlib.ExitStack() as held:
-        for preset in filter(lacks, task.presets):
+        # In the order of names: who waits for some while holding others must not be waited for.
+        for preset in sorted(filter(lacks, task.presets), key=lambda p: names[p]):
             try:
                 held.enter_context(store.lock(names[preset], partial(waiting, names[preset]), wait))
             except Busy:

@@ -146,7 +146,7 @@ def _chapter(section: Section, out: Path, taken: Counter[str]) -> Chapter:
     anchor += f"-{taken[anchor]}" if taken[anchor] > 1 else ""
     drawings = [
         drawing(paper, figure, section.preset, section.runs, f"{anchor}-figure-{_slug(figure.name)}")
-        for figure in paper.figures
+        for figure in paper.figures_of(section.preset_name)
     ]
     claims = {claim.name: claim for claim in paper.claims}
     cards = [

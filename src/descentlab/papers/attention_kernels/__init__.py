@@ -50,6 +50,7 @@ from descentlab.papers.attention_kernels.setting import PRESETS as PRESETS
 from descentlab.papers.attention_kernels.setting import STEP_RATIO, draw, map_axes, start
 from descentlab.papers.attention_kernels.setting import Preset as Preset
 from descentlab.papers.attention_kernels.setting import records as records
+from descentlab.papers.attention_kernels.studies import STUDIES as STUDIES
 from descentlab.probe import Probe
 
 # ---------------------------------------------------------------- task

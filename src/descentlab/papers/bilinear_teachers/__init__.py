@@ -77,6 +77,7 @@ from descentlab.papers.bilinear_teachers.setting import (
 from descentlab.papers.bilinear_teachers.setting import make_task as make_task
 from descentlab.papers.bilinear_teachers.setting import program as program
 from descentlab.papers.bilinear_teachers.setting import records as records
+from descentlab.papers.bilinear_teachers.studies import STUDIES as STUDIES
 from descentlab.probe import Probe
 
 # ---------------------------------------------------------------- objective

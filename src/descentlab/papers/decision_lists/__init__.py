@@ -70,6 +70,7 @@ from descentlab.papers.decision_lists.setting import Preset as Preset
 from descentlab.papers.decision_lists.setting import Rule as Rule
 from descentlab.papers.decision_lists.setting import draw_rule as draw_rule
 from descentlab.papers.decision_lists.setting import records as records
+from descentlab.papers.decision_lists.studies import STUDIES as STUDIES
 from descentlab.probe import Probe
 
 # ---------------------------------------------------------------- task

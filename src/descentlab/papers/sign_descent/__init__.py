@@ -46,8 +46,7 @@ from descentlab.dynamics import Dynamics, descent
 from descentlab.numerics import float_dtype
 from descentlab.objective import empirical
 from descentlab.paper import About, Deviation
-from descentlab.papers.sign_descent.claims import CLAIMS as CLAIMS
-from descentlab.papers.sign_descent.figures import FIGURES as FIGURES
+from descentlab.papers.sign_descent import claims, figures, studies
 from descentlab.papers.sign_descent.setting import PRESETS as PRESETS
 from descentlab.papers.sign_descent.setting import FullWeights as FullWeights
 from descentlab.papers.sign_descent.setting import Preset as Preset
@@ -58,6 +57,7 @@ from descentlab.papers.sign_descent.setting import make_instance as make_instanc
 from descentlab.papers.sign_descent.setting import make_task as make_task
 from descentlab.papers.sign_descent.setting import records as records
 from descentlab.papers.sign_descent.setting import sample as sample
+from descentlab.papers.sign_descent.stages import READINGS as READINGS
 from descentlab.probe import Probe
 
 # ---------------------------------------------------------------- model
@@ -343,6 +343,9 @@ DEVIATIONS = (
     Deviation("test loss", "L_D is estimated from fresh samples drawn once per seed."),
 )
 
+CLAIMS = claims.CLAIMS + studies.CLAIMS
+FIGURES = figures.FIGURES + studies.FIGURES
+STUDIES = studies.STUDIES
 PAPER = About(
     title="On the Optimization and Generalization of Two-layer Transformers with Sign Gradient Descent",
     citation="Li, Huang, Han, Zhou, Suzuki, Zhu, Chen (ICLR 2025)",

@@ -14,6 +14,7 @@ Steps depend on sizes that the slides do not give; the ratio T_query / T_key doe
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -61,6 +62,29 @@ EVENTS = {
 def stage_times(run: xr.Dataset) -> dict[str, np.ndarray]:
     """The stage times of every seed; +inf where a time is not reached."""
     return {name: first_step(e.series(run), above=e.above, below=e.below) for name, e in EVENTS.items()}
+
+
+def stage_time(name: str, run: xr.Dataset) -> np.ndarray:
+    """When each seed reaches a stage, between records by interpolation in log t; nan where it does not."""
+    event = EVENTS[name]
+    series = event.series(run).transpose("seed", "step")
+    level = event.above if event.above is not None else event.below
+    assert level is not None
+    sign = 1 if event.above is not None else -1
+    above, steps = sign * (series.values - level), run["step"].values.astype(float)
+    first = np.where((above >= 0).any(axis=1), (above >= 0).argmax(axis=1), -1)
+    times = np.full(above.shape[0], np.nan)
+    for seed, i in enumerate(first):
+        if i == 0 or (i > 0 and steps[i - 1] == 0):
+            times[seed] = steps[i]
+        elif i > 0:
+            share = above[seed, i - 1] / (above[seed, i - 1] - above[seed, i])
+            times[seed] = steps[i - 1] * (steps[i] / steps[i - 1]) ** share
+    return times
+
+
+# What a sweep reads off a run, beside its probes.
+READINGS = {name: partial(stage_time, name) for name in EVENTS}
 
 
 def stage_estimates(run: xr.Dataset) -> dict[str, Estimate]:

@@ -69,6 +69,7 @@ from descentlab.papers.sparse_bigrams.setting import inner, on_line
 from descentlab.papers.sparse_bigrams.setting import make_task as make_task
 from descentlab.papers.sparse_bigrams.setting import program as program
 from descentlab.papers.sparse_bigrams.setting import records as records
+from descentlab.papers.sparse_bigrams.studies import STUDIES as STUDIES
 from descentlab.probe import Probe
 from descentlab.staged import Stage, Staged, staged
 
