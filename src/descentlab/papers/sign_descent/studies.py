@@ -52,8 +52,8 @@ DERIVED = {
     "T4": {"s": -1.0, "sigma_p": -1.0, "m_k": -0.5, "sigma_0": 0.0, "eta": -1.0},
 }
 # T2 counts many steps, sums over many coordinates, and sees little of the signal (the slides' low
-# signal-noise ratio) where s, sigma_p and sigma_0 are large and eta is small; it is long before T4 where m_k is
-# small. T4 is after everything of order sigma_0 / eta where all sizes are small.
+# signal-noise ratio) where s, sigma_p and sigma_0 are large and eta is small; it is long before T4 where m_k
+# is small. T4 is after everything of order sigma_0 / eta where all sizes are small.
 GROWING = {"T2": ("s", "sigma_p", "sigma_0"), "T4": ()}
 NAMES = {"T2": "alignment", "T4": "softmax"}
 WORDS = {
@@ -130,7 +130,7 @@ def draw_stage_times(**data: Data) -> Canvas:
                 ax.plot(x, line, color=BLACK, lw=0.8, ls=(0, (4, 2)), label="derived power")
         ax.set(xscale="log", yscale="log", xlabel=LABELS[size])
         ends = x.min(), x[len(x) // 2], x.max()
-        ax.set_xticks(ends, [f"{v:.2g}" for v in ends])
+        ax.set_xticks(ends, [f"{v:.3g}" for v in ends])
         ax.minorticks_off()
     axes[0, 0].set_ylabel("step")
     legend(figure, columns=7)
