@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from descentlab.estimate import Broken
-from descentlab.fits import Fit, exponent_in, transition
+from descentlab.fits import Fit, exponent_in, resampled, transition
 
 SIZES = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 
@@ -86,6 +86,13 @@ def test_an_interval_holds_the_truth_as_often_as_it_says():
         return fit.low <= 0.75 <= fit.high
 
     assert 0.9 <= np.mean([holds() for _ in range(200)]) <= 1.0
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 8])
+def test_an_interval_of_few_seeds_holds_the_truth_too(seeds: int):
+    means_of = np.random.default_rng(seeds).normal(size=(seeds, 1000))
+    low, high = resampled(means_of, lambda mean: mean)
+    assert 0.9 <= np.mean((low <= 0) & (high >= 0)) <= 1.0
 
 
 @pytest.mark.parametrize(("seeds", "finite"), [(1, False), (2, False), (3, True)])

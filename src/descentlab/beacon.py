@@ -13,7 +13,6 @@ from typing import Any
 
 from descentlab.store import WORK, Store
 from descentlab.watcher import Watcher
-from descentlab.work import Task
 
 EVERY_SECONDS = 0.5
 STALE_SECONDS = 300.0  # of other machines: compiling does not light a beacon
@@ -22,15 +21,15 @@ STALE_SECONDS = 300.0  # of other machines: compiling does not light a beacon
 class Beacon(Watcher):
     """Tells the store, and `tick`, how far a task is. A store that cannot be written says so elsewhere."""
 
-    def __init__(self, store: Store, task: Task, tick: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, store: Store, tick: Callable[[], None] = lambda: None) -> None:
         self.path = store.path / WORK / f"{uuid.uuid4().hex}.json"
-        self.cells, self.tick, self.lit = len(task.presets), tick, 0.0
+        self.tick, self.lit = tick, 0.0
         self.about: dict[str, Any] = {}
 
-    def begin(self, label: str, steps: int, seeds: int) -> None:
+    def begin(self, label: str, steps: int, seeds: int, cells: int = 1) -> None:
         """Lights the beacon."""
         self.about = {
-            "label": label, "cells": self.cells, "seeds": seeds, "step": 0, "steps": steps, "loss": None,
+            "label": label, "cells": cells, "seeds": seeds, "step": 0, "steps": steps, "loss": None,
             "pid": os.getpid(), "host": os.uname().nodename,
         }  # fmt: skip
         self._light()

@@ -177,7 +177,7 @@ def _perform(task: Task, names: list[str], path: str, token: str) -> list[tuple[
         )
     store = Store(path)
     if (store.path / WORK / token).exists():
-        return [(result, None) for result in perform(task, store, Beacon(store, task))]
+        return [(result, None) for result in perform(task, store, Beacon(store))]
     return _send_back(task, task.presets)
 
 

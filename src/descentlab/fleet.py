@@ -55,7 +55,7 @@ class Here:
     ) -> Iterator[list[Result]]:
         """One task after another."""
         for task in tasks:
-            yield perform(task, store, beacon.Beacon(store, task, tick))
+            yield perform(task, store, beacon.Beacon(store, tick))
 
 
 @dataclass
@@ -181,7 +181,7 @@ def serve() -> None:
         task, path = orders.popleft()
         store = Store(path)
         try:
-            answer: Any = perform(task, store, beacon.Beacon(store, task))
+            answer: Any = perform(task, store, beacon.Beacon(store))
         except StoreError as error:
             answer = error
         _send(answers, answer)

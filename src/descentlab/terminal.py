@@ -53,7 +53,7 @@ class Bars(Watcher):
         if kind is KeyboardInterrupt:
             self.say("stopped; the same command goes on from here")
 
-    def begin(self, label: str, steps: int, seeds: int) -> None:
+    def begin(self, label: str, steps: int, seeds: int, cells: int = 1) -> None:
         """A new bar."""
         self.label, self.began = f"{label} ({seeds} seeds)", time.monotonic()
         if self.console.is_terminal:

@@ -4,14 +4,14 @@
 class Watcher:
     """What is told about work in progress; the command line shows it."""
 
-    def begin(self, label: str, steps: int, seeds: int) -> None:
-        """A task starts, or goes on."""
+    def begin(self, label: str, steps: int, seeds: int, cells: int = 1) -> None:
+        """Some cells start together, or go on."""
 
     def progress(self, step: int, loss: float) -> None:
-        """A task has reached a step."""
+        """They have reached a step."""
 
     def end(self) -> None:
-        """A task is whole."""
+        """They are whole."""
 
     def say(self, message: str) -> None:
         """Something worth a line."""

@@ -242,7 +242,8 @@ def compute(
     numerics.make_room()
     if resume := further.get("resume"):
         watcher.say(f"{label(paper.name, presets)} goes on at step {resume.step}")
-    watcher.begin(label(paper.name, presets), presets[0].steps, len(seeds))  # type: ignore[attr-defined]
+    steps: int = presets[0].steps  # type: ignore[attr-defined]
+    watcher.begin(label(paper.name, presets), steps, len(seeds), len(presets))
     began = time.monotonic()
     data = rollouts(
         paper.system, presets, seeds, paper.records(presets[0]),

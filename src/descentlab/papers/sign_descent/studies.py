@@ -225,6 +225,9 @@ def draw_maps(**data: Data) -> Canvas:
     for ax, (name, title) in zip(axes[0], TITLES.items(), strict=True):
         phases(ax, error_map(name, data), "signal", "n", HALF_WAY, vmin=0, vmax=0.5, bar=ax is axes[0, -1])
         ax.set(title=title, xlabel="signal strength", ylabel="samples $n$")
+        ax.set_xticks(SIGNALS[::2], [f"{x:g}" for x in SIGNALS[::2]])
+        ax.set_yticks(SAMPLES, [str(n) for n in SAMPLES])
+        ax.minorticks_off()
         ax.label_outer()
     return figure
 
