@@ -16,7 +16,10 @@ from descentlab.report.number import interval, number
 from descentlab.terminal import Overview
 
 ROOT = Path(__file__).parents[1]
-PICTURES = {("sign_descent", "figure_all_stages"): "stages"}
+PICTURES = {
+    ("sign_descent", "figure_all_stages"): "stages",
+    ("sign_descent", "figure_generalisation"): "generalisation",
+}
 SHOWN = (Outcome.SUPPORTED, Outcome.REFUTED, Outcome.UNDECIDED)
 SEEDS = 8
 
@@ -54,8 +57,8 @@ def tables(judged: dict[str, list[Verdict]]) -> str:
 
 def draw(one: Paper, view: Overview) -> None:
     """The paper's pictures in README."""
-    preset = one.preset("quick")
     for figure in one.figures:
+        preset = one.preset(figure.presets[0] if figure.presets else "quick")
         file = PICTURES.get((one.name, figure.name))
         if file and isinstance(figure, Figure):
             runs = experiment.gather(one, preset, [figure], SEEDS, Store(), view, Processes())

@@ -65,7 +65,7 @@ def test_papers_lists_what_there_is():
         (["run", "nosuch"], "there is no paper nosuch; there are"),
         (
             ["run", "sign_descent", "nosuch"],
-            "sign_descent has no preset nosuch; there are tiny, quick, paper.",
+            "sign_descent has no preset nosuch; there are tiny, quick, paper, stage_times, generalisation.",
         ),
         (
             ["judge", *TINY, "--claims", "nosuch"],
@@ -74,6 +74,26 @@ def test_papers_lists_what_there_is():
         (["judge", *TINY, "--expect", "nosuch.json"], "--expect takes a file written by `judge --json`"),
         (["run", *TINY, "--seeds", "0"], "seeds takes a whole number >= 1, got seeds=0."),
         (["reproduce", "--scale", "huge"], "has no preset huge"),
+        (["sweep", *TINY], "over takes at least one NAME=V1,V2,..., got none; the studies of sign_descent"),
+        (["sweep", *TINY, "--over", "s"], "over takes NAME=V1,V2,... or NAME=logspace(FIRST,LAST,COUNT)"),
+        (["sweep", *TINY, "--over", "s=5,-3"], "cell s=-3: s takes a whole number >= 1, got s=-3."),
+        (["sweep", *TINY, "--over", "nosuch=1,2"], "cell nosuch=1: nosuch is not a setting; there are n, d,"),
+        (
+            ["sweep", *TINY, "--over", "sigma_p=logspace(-1,1,3)"],
+            "the latter of positive numbers, got 'sigma_p=logspace(-1,1,3)'.",
+        ),
+        (
+            ["sweep", *TINY, "--over", "s=5,6", "--over", "s=7,8"],
+            "over takes every setting once, got s 2 times.",
+        ),
+        (
+            ["sweep", *TINY, "--over", "s=5,6", "--workers", "0"],
+            "workers takes a whole number >= 1, got workers=0.",
+        ),
+        (
+            ["sweep", *TINY, "--over", "s=5,6", "--cluster", "localhost:8786"],
+            "cluster takes a scheduler's address such as tcp://host:8786",
+        ),
     ],
 )
 def test_wrong_usage_is_refused_before_anything_runs(words: list[str], message: str, tmp_path: Path):
@@ -115,13 +135,93 @@ def test_run_prints_one_json_document(tmp_path: Path):
     assert len(more["final"]["training_loss"]["values"]) == 5
 
 
+TEACHERS = ["bilinear_teachers", "tiny", "--set", "detail=false", "--steps", "10", "--seeds", "2"]
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A small sweep, its store and its folder of figures."""
+    folder = tmp_path_factory.mktemp("swept")
+    words = ["sweep", *TEACHERS, "--over", "eta=0.1,0.2", "--over", "V_scale=logspace(1,4,3)"]
+    return folder, descentlab(*words, "--out", str(folder / "out"), "--json", store=folder / "store")
+
+
+def test_sweep_prints_one_json_document(swept: tuple[Path, subprocess.CompletedProcess[str]]):
+    folder, done = swept
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert list(result) == [
+        "paper", "preset", "settings", "over", "seeds", "path", "cells", "stored", "failed", "errors",
+        "diverged", "exponents",
+    ]  # fmt: skip
+    assert (result["paper"], result["preset"], result["seeds"]) == ("bilinear_teachers", "tiny", 2)
+    assert result["settings"]["steps"] == 10
+    assert result["over"] == {"eta": [0.1, 0.2], "V_scale": [1.0, 2.0, 4.0]}
+    assert (result["cells"], result["stored"], result["failed"]) == (6, 0, 0)
+    assert (result["errors"], result["diverged"]) == ([], {})
+    fit = result["exponents"]["teacher_norm"]["V_scale"]
+    assert fit["value"] == pytest.approx(1)
+    # Two seeds have no interval.
+    assert (fit["low"], fit["high"], fit["seeds"], fit["points"]) == (None, None, 2, 3)
+    assert Path(result["path"]).is_relative_to(folder / "store" / "sweeps")
+    with xr.open_dataset(result["path"]) as data:
+        assert data["excess_loss"].dims == ("eta", "V_scale", "seed", "step")
+        assert data["excess_loss"].shape == (2, 3, 2, 11)
+    assert "6 cells: 0 in the store, 6 done, 0 failed" in done.stderr
+
+
+def test_sweep_writes_tables_and_figures(swept: tuple[Path, subprocess.CompletedProcess[str]]):
+    folder, done = swept
+    out = folder / "out"
+    named = {"data.nc", "table.csv", "table.parquet", "exponents.json", "excess_loss.png", "C_1.png"}
+    assert named <= {path.name for path in out.iterdir()}
+    assert (out / "table.csv").read_text().count("\n") == 1 + 6 * 2
+    assert (out / "excess_loss.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((out / "exponents.json").read_text()) == json.loads(done.stdout)["exponents"]
+    assert (out / "data.nc").read_bytes()
+
+
+def test_sweep_again_computes_nothing_and_prints_a_table(
+    swept: tuple[Path, subprocess.CompletedProcess[str]],
+):
+    folder, done = swept
+    words = ["sweep", *TEACHERS, "--over", "eta=0.1,0.2", "--over", "V_scale=1,2,4"]
+    before = {path: path.stat().st_mtime_ns for path in (folder / "store").glob("bilinear_teachers-*/*")}
+    again = descentlab(*words, store=folder / "store")
+    assert again.returncode == 0, again.stderr
+    lines = again.stdout.splitlines()
+    assert lines[0].split() == ["quantity", "in", "exponent", "95", "%", "interval", "drift"]
+    assert any(line.split()[:3] == ["teacher_norm", "V_scale", "1"] for line in lines)
+    assert lines[-1] == json.loads(done.stdout)["path"]
+    assert before == {
+        path: path.stat().st_mtime_ns for path in (folder / "store").glob("bilinear_teachers-*/*")
+    }
+
+
+def test_a_sweep_with_cells_that_fail_or_diverge_is_broken(tmp_path: Path):
+    # No law of inputs, hence an error when it is used; and a step that is far too long.
+    words = ["sweep", *TEACHERS, "--set", "detail=true", "--over", "ood=exponential,math:sqrt"]
+    done = descentlab(*words, "--over", "eta=0.1,1e200", "--workers", "1", "--json", store=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    result = json.loads(done.stdout)
+    assert (result["cells"], result["failed"]) == (4, 2)
+    assert {one["settings"]["ood"] for one in result["errors"]} == {"math:sqrt"}
+    assert all(one["error"].startswith("TypeError: ") for one in result["errors"])
+    assert list(result["diverged"]) == ["ood=exponential eta=1e+200"]
+    assert result["diverged"]["ood=exponential eta=1e+200"].startswith("seed 0 at step ")
+    assert done.stderr.count("failed: bilinear_teachers") == 2
+    assert len(list(tmp_path.glob("*/failed.json"))) == 2
+
+
 def test_a_diverging_run_is_broken(tmp_path: Path):
     words = [*TINY, *SMALL, "--set", "sigma_p=1e200", "--steps", "20", "--seeds", "2"]
     done = descentlab("run", *words, "--json", store=tmp_path)
     assert done.returncode == 1
     assert "BROKEN: seed 0 diverged at step" in done.stderr
     assert json.loads(done.stdout)["final"]["training_loss"]["mean"] is None
-    judged = descentlab("judge", *words, "--claims", "query_key_noise_align", "--json", store=tmp_path)
+    alone = ["--claims", "query_key_noise_align", "--workers", "1", "--json"]
+    judged = descentlab("judge", *words, *alone, store=tmp_path)
     assert judged.returncode == 1, judged.stderr
     [claim] = json.loads(judged.stdout)["claims"]
     assert claim["outcome"] == "BROKEN"
@@ -129,7 +229,7 @@ def test_a_diverging_run_is_broken(tmp_path: Path):
 
 
 def test_judge_prints_every_claim_and_trains_nothing_twice(store: Store):
-    words = ["judge", *TINY, "--seeds", "6", "--json"]
+    words = ["judge", *TINY, "--seeds", "6", "--workers", "1", "--json"]
     done = descentlab(*words, store=store.path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -166,7 +266,8 @@ def test_judge_prints_every_claim_and_trains_nothing_twice(store: Store):
 
 
 def test_short_runs_are_out_of_regime(tmp_path: Path):
-    done = descentlab("judge", *TINY, *SMALL, "--steps", "20", "--seeds", "2", "--json", store=tmp_path)
+    words = ["judge", *TINY, *SMALL, "--steps", "20", "--seeds", "2", "--workers", "1", "--json"]
+    done = descentlab(*words, store=tmp_path)
     claims = {c["claim"]: c for c in json.loads(done.stdout)["claims"]}
     assert claims["query_and_key_signals_oppose"]["outcome"] == "OUT_OF_REGIME"
     assert claims["query_and_key_signals_oppose"]["unmet"] == ["steps >= 40"]
@@ -208,7 +309,7 @@ def test_report_trains_nothing(store: Store, tmp_path: Path):
     assert "`descentlab reproduce` makes one" in empty.stderr
     assert not (tmp_path / "empty").exists()
     made = descentlab(
-        "reproduce", "sign_descent", "bilinear_teachers", "--scale", "tiny", "--seeds", "6",
+        "reproduce", "bilinear_teachers", "--scale", "tiny", "--seeds", "6", "--workers", "1",
         "--out", str(tmp_path / "a"), store=store.path, timeout=900,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr

@@ -507,7 +507,7 @@ def test_a_sweep_in_which_all_fail_says_so(bowl: Paper, tmp_path: Path, monkeypa
 def test_what_failed_is_not_shown_as_running(bowl: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bowl.module, "UNLUCKY", {0.5})
     task, store = work.Task("bowl", (bowl.preset("tiny").replace(eta=0.5),), 0, 2), Store(tmp_path)
-    [result] = work.perform(task, store, Beacon(store, task))
+    [result] = work.perform(task, store, Beacon(store))
     assert result.outcome == "failed"
     assert burning(store) == []
 
@@ -623,7 +623,7 @@ def seen(bowl: Paper, tmp_path_factory: pytest.TempPathFactory) -> list[list[dic
     [task] = work.plan(bowl, cells(bowl.preset("tiny"), [axis("eta=0.2,0.3")]), 2, store)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("descentlab.beacon.EVERY_SECONDS", -1.0)
-        work.perform(task, store, Beacon(store, task, lambda: found.append(burning(store))))
+        work.perform(task, store, Beacon(store, lambda: found.append(burning(store))))
     return [*found, burning(store)]
 
 
@@ -639,10 +639,9 @@ def test_a_beacon_counts_the_cells_that_are_being_computed(seen: list[list[dict[
     assert {one["cells"] for [one] in seen[:-1]} == {1}
 
 
-def test_beacons_of_the_dead_are_put_out(bowl: Paper, tmp_path: Path):
+def test_beacons_of_the_dead_are_put_out(tmp_path: Path):
     store = Store(tmp_path)
-    task = work.Task("bowl", (bowl.preset("tiny"),), 0, 1)
-    beacon = Beacon(store, task)
+    beacon = Beacon(store)
     beacon.begin("bowl", 20, 1)
     assert [one["label"] for one in burning(store)] == ["bowl"]
     about = json.loads(beacon.path.read_text())

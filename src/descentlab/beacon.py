@@ -45,6 +45,10 @@ class Beacon(Watcher):
         """Puts the beacon out."""
         self.path.unlink(missing_ok=True)
 
+    def drop(self) -> None:
+        """Puts the beacon out."""
+        self.end()
+
     def _light(self) -> None:
         self.lit = time.monotonic()
         with contextlib.suppress(OSError):

@@ -1,8 +1,9 @@
 """Fits over a grid: exponents in a setting, and where a phase diagram turns, with intervals over seeds.
 
-Both resample seeds, whole columns of the grid at once, since a seed draws the same task in every cell. The
-bootstrap's percentiles are widened for few seeds as Hesterberg advises (What teachers should know about the
-bootstrap, 2015): as far apart as Student's t is against the normal law, times sqrt(n / (n - 1)).
+Both resample seeds, whole columns of the grid at once, since a seed draws the same task in every cell. A
+bootstrap of few seeds is too narrow (Hesterberg: What teachers should know about the bootstrap, 2015), so its
+percentiles are moved away from the estimate, by what Student's t is over the normal law, times
+sqrt(n / (n - 1)). For a mean that is about Student's interval.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from descentlab.estimate import Broken
 
 RESAMPLES = 2000
 FEWEST_SEEDS = 3
+TAIL = 0.025
 
 
 @dataclass(frozen=True)
@@ -89,12 +91,13 @@ def resampled(samples: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]
         return np.stack([np.full_like(value, -math.inf), np.full_like(value, math.inf)])
     drawn = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
     found = statistic(samples[drawn].mean(axis=1))
-    tail = special.ndtr(math.sqrt(seeds / (seeds - 1)) * special.stdtrit(seeds - 1, 0.025))
-    ends = ((tail, -math.inf), (1 - tail, math.inf))
-    return np.stack([
-        np.quantile(np.where(np.isnan(found), gap, found), q, axis=0, method="closest_observation")
-        for q, gap in ends
-    ])  # fmt: skip
+    student = special.stdtrit(seeds - 1, 1 - TAIL) / special.ndtri(1 - TAIL)
+    wider = math.sqrt(seeds / (seeds - 1)) * student
+    ends = []
+    for tail, gap in ((TAIL, -math.inf), (1 - TAIL, math.inf)):
+        end = np.quantile(np.where(np.isnan(found), gap, found), tail, axis=0, method="closest_observation")
+        ends.append(np.where(np.isnan(value), end, value + wider * (end - value)))
+    return np.stack(ends)
 
 
 def transition(series: xr.DataArray, x: Hashable, level: float) -> xr.Dataset:

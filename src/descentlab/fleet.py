@@ -88,6 +88,7 @@ class Processes:
                             continue
                         ready.unregister(key.fileobj)
                         team.remove(worker)
+                        worker.close()
                         if task is None:
                             continue
                         losses[task] += 1
@@ -98,8 +99,7 @@ class Processes:
                     tick()
         finally:
             for worker in team:
-                worker.process.kill()
-                worker.process.wait()
+                worker.close()
 
 
 def _free(team: "list[_Worker]", most: int, ready: selectors.BaseSelector) -> "_Worker | None":
@@ -147,6 +147,14 @@ class _Worker:
         if isinstance(answer, Exception):
             raise answer
         return task, answer
+
+    def close(self) -> None:
+        """Ends the worker, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self.orders.close()
+        self.answers.close()
 
     def obituary(self) -> str:
         """How the worker ended."""

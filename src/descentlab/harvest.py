@@ -46,8 +46,9 @@ def harvest(
     runs = [None if p in failed else _run(paper, p, seeds, store) for p in cells.flat]
     sound = [run for run in runs if run is not None]
     data: dict[str, Any] = {}
+    same_steps = all(np.array_equal(run["step"].values, sound[0]["step"].values) for run in sound)
     for name in sound[0].data_vars if sound else ():
-        series = _alike([run[name] for run in sound])
+        series = _alike([run[name] for run in sound], same_steps)
         data[str(name)] = _laid_out(dims, cells.shape, runs, series)
     data["failed"] = (dims, np.reshape([run is None for run in runs], cells.shape))
     data["run"] = (dims, np.reshape([identify(paper, p) for p in cells.flat], cells.shape))
@@ -72,7 +73,7 @@ def _run(paper: Paper, preset: Settings, seeds: int, store: Store) -> xr.Dataset
     """A stored run with what the paper reads off it, without its final state."""
     data = store.read(identify(paper, preset))
     assert data is not None
-    data = data.isel(seed=slice(seeds))
+    data = data if data.sizes["seed"] == seeds else data.isel(seed=slice(seeds))
     for name, reading in paper.readings.items():
         values = np.full(seeds, np.nan)
         with contextlib.suppress(Broken, KeyError):
@@ -81,9 +82,9 @@ def _run(paper: Paper, preset: Settings, seeds: int, store: Store) -> xr.Dataset
     return data.drop_vars([name for name in data if str(name).startswith("final_")])
 
 
-def _alike(series: list[xr.DataArray]) -> list[xr.DataArray]:
+def _alike(series: list[xr.DataArray], same_steps: bool) -> list[xr.DataArray]:
     """The series of several cells in one shape."""
-    if "step" in series[0].dims and any(not one["step"].equals(series[0]["step"]) for one in series):
+    if "step" in series[0].dims and not same_steps:
         series = [one.isel(step=-1, drop=True) for one in series]
     if any(one.shape != series[0].shape for one in series):
         own = [d for d in series[0].dims if d not in ("seed", "step")]

@@ -21,32 +21,39 @@ def encode(data: xr.Dataset) -> bytes:
     """The content of a netCDF file that holds the dataset."""
     buffer = io.BytesIO()
     with h5py.File(buffer, "w", track_order=True) as file:
-        scales = {}
+        scales, layout = {}, {}
         for number, (dim, size) in enumerate(data.sizes.items()):
             if dim in data.coords:
-                scale = file.create_dataset(str(dim), data=_plain(data[dim]))
+                scale, layout[str(dim)] = _variable(file, str(dim), data.variables[dim])
                 scale.make_scale(str(dim))
             else:
                 scale = file.create_dataset(str(dim), (size,), "f4")
                 scale.make_scale(NO_VARIABLE.format(size))
             scale.attrs["_Netcdf4Dimid"] = np.int32(number)
             scales[dim] = scale
-        layout = {}
         for name, series in data.variables.items():
-            if name in data.sizes:
+            if name in scales:
                 continue
-            variable = file.create_dataset(str(name), data=_plain(series))
+            variable, layout[str(name)] = _variable(file, str(name), series)
             for axis, dim in enumerate(series.dims):
                 variable.dims[axis].attach_scale(scales[dim])
-            attributes = {**series.attrs, **({"dtype": "bool"} if series.dtype.kind == "b" else {})}
-            for key, value in attributes.items():
-                variable.attrs[key] = value
-            layout[str(name)] = {"dims": series.dims, "attrs": attributes}
         for key, value in data.attrs.items():
             file.attrs[key] = value
         coords = [str(name) for name in data.coords]
         file.attrs["layout"] = json.dumps({"variables": layout, "coords": coords})
     return buffer.getvalue()
+
+
+def _variable(file: h5py.File, name: str, series: xr.Variable) -> tuple[h5py.Dataset, dict[str, Any]]:
+    """Writes the numbers of a variable, booleans as bytes, with its attributes; and what it is."""
+    if series.dtype.kind not in "fiub":
+        raise TypeError(f"a run holds numbers, got {series.dtype} in {name}.")
+    switch = series.dtype.kind == "b"
+    variable = file.create_dataset(name, data=series.values.astype(np.int8) if switch else series.values)
+    attributes = {**series.attrs, **({"dtype": "bool"} if switch else {})}
+    for key, value in attributes.items():
+        variable.attrs[key] = value
+    return variable, {"dims": series.dims, "attrs": attributes}
 
 
 def decode(content: bytes) -> xr.Dataset:
@@ -59,17 +66,5 @@ def decode(content: bytes) -> xr.Dataset:
             values, attrs = np.asarray(file[name]), dict(about["attrs"])
             values = values.astype(bool) if attrs.pop("dtype", "") == "bool" else values
             found[name] = (about["dims"], values, attrs)
-        coords = {
-            name: found.pop(name) if name in found else (name, np.asarray(file[name]))
-            for name in layout["coords"]
-        }
+    coords = {name: found.pop(name) for name in layout["coords"]}
     return xr.Dataset(found, coords, attributes)
-
-
-def _plain(series: Any) -> np.ndarray:
-    """The values, if they are numbers; booleans as bytes."""
-    if series.dtype.kind not in "fiub":
-        raise TypeError(
-            f"a run holds numbers, got {series.dtype} in {getattr(series, 'name', 'a variable')}."
-        )
-    return series.values.astype(np.int8) if series.dtype.kind == "b" else series.values

@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -209,8 +209,9 @@ def names() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(descentlab.papers.__path__))
 
 
+@cache
 def load(name: str) -> Paper:
-    """A paper by name."""
+    """A paper by name; the same object each time, since it keeps compiled programs."""
     if name not in names():
         raise KeyError(f"there is no paper {name}; there are {', '.join(names())}.")
     return Paper(name, importlib.import_module(f"descentlab.papers.{name}"))

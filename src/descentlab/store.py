@@ -176,6 +176,8 @@ class Store:
 
     def fail(self, run: str, about: Mapping[str, Any]) -> None:
         """Records why a run failed."""
+        with writing(self.folder(run)):
+            self.folder(run).mkdir(parents=True, exist_ok=True)
         replace(self.folder(run) / "failed.json", json.dumps({**about, **provenance()}, indent=1).encode())
 
     def forgive(self, run: str) -> None:

@@ -57,7 +57,9 @@ def axis(words: str) -> Grid:
     if spaced := re.fullmatch(r"\s*([a-z]+)\((.*)\)\s*", right):
         values = [(value,) for value in _spaced(words, spaced[1], spaced[2])]
     else:
-        values = [tuple(part.strip() for part in value.split(":")) for value in right.split(",")]
+        parts = [value.split(":") if len(names) > 1 else [value] for value in right.split(",")]
+        values = [tuple(part.strip() for part in value) for value in parts]
+    _once(names)
     for value in values:
         if len(value) != len(names) or "" in value:
             raise SettingError(f"over takes {len(names)} values for {left}, joined by colons, got {words!r}.")
@@ -69,7 +71,8 @@ def _spaced(words: str, kind: str, arguments: str) -> list[float]:
     try:
         first, last, count = arguments.split(",")
         ends, number = (float(first), float(last)), int(count)
-        if kind not in SPACINGS or number < 1 or (kind == "logspace" and min(ends) <= 0):
+        sound = np.isfinite(ends).all() and (kind == "linspace" or min(ends) > 0)
+        if kind not in SPACINGS or number < 1 or not sound:
             raise ValueError
     except ValueError:
         raise SettingError(
@@ -79,12 +82,15 @@ def _spaced(words: str, kind: str, arguments: str) -> list[float]:
     return [float(f"{x:.12g}") for x in SPACINGS[kind](*ends, number)]
 
 
-def cells(base: Settings, over: Sequence[Grid]) -> np.ndarray:
-    """The presets of a product of axes, an array with a dimension for each."""
-    names = [grid.over for grid in over]
+def _once(names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise SettingError(f"over takes every setting once, got {name} {names.count(name)} times.")
+
+
+def cells(base: Settings, over: Sequence[Grid]) -> np.ndarray:
+    """The presets of a product of axes, an array with a dimension for each."""
+    _once([name for grid in over for name in dict.fromkeys(k for cell in grid.cells for k in cell)])
     known = {f.name: f for f in fields(base)}
 
     def typed(overrides: dict[str, Any]) -> dict[str, Any]:
@@ -103,10 +109,12 @@ def cells(base: Settings, over: Sequence[Grid]) -> np.ndarray:
         except SettingError as error:
             where = " ".join(f"{k}={v}" for k, v in overrides.items() if not callable(v))
             raise SettingError(f"cell {where}: {error}") from None
-    for number, (grid, name) in enumerate(zip(over, names, strict=True)):
+    for number, grid in enumerate(over):
         along = np.moveaxis(found, number, 0).reshape(len(grid.cells), -1)[:, 0]
         if len(set(along)) < len(along):
-            raise SettingError(f"over takes different values, got some of {name} twice (rounded, perhaps).")
+            raise SettingError(
+                f"over takes different values, got some of {grid.over} twice (rounded, perhaps)."
+            )
     return found
 
 

@@ -64,11 +64,15 @@ class Bars(Watcher):
         if self.task is not None:
             self.bars.update(self.task, completed=step, loss=loss)
 
-    def end(self) -> None:
-        """Removes the bar and leaves a line."""
+    def drop(self) -> None:
+        """Removes the bar."""
         if self.task is not None:
             self.bars.remove_task(self.task)
             self.task = None
+
+    def end(self) -> None:
+        """Removes the bar and leaves a line."""
+        self.drop()
         self.say(f"{self.label} {time.monotonic() - self.began:.1f} s")
 
     def say(self, message: str) -> None:

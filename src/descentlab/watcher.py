@@ -13,5 +13,8 @@ class Watcher:
     def end(self) -> None:
         """They are whole."""
 
+    def drop(self) -> None:
+        """They were given up."""
+
     def say(self, message: str) -> None:
         """Something worth a line."""

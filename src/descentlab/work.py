@@ -245,10 +245,14 @@ def compute(
     steps: int = presets[0].steps  # type: ignore[attr-defined]
     watcher.begin(label(paper.name, presets), steps, len(seeds), len(presets))
     began = time.monotonic()
-    data = rollouts(
-        paper.system, presets, seeds, paper.records(presets[0]),
-        watch=lambda progress: watcher.progress(progress.step, progress.loss), **further,
-    )  # fmt: skip
+    try:
+        data = rollouts(
+            paper.system, presets, seeds, paper.records(presets[0]),
+            watch=lambda progress: watcher.progress(progress.step, progress.loss), **further,
+        )  # fmt: skip
+    except BaseException:
+        watcher.drop()
+        raise
     watcher.end()
     return data, time.monotonic() - began
 
