@@ -2,7 +2,6 @@
 
 import gc
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -157,12 +156,10 @@ def forgotten() -> Iterator[None]:
 
 @pytest.mark.usefixtures("forgotten")
 @pytest.mark.parametrize("where", ["tcp://127.0.0.1:1", "nosuch://127.0.0.1:8786", "tcp://127.0.0.1"])
-def test_an_address_where_nobody_answers_is_named_soon(where: str, monkeypatch: pytest.MonkeyPatch):
+def test_an_address_where_nobody_answers_is_named(where: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1)
-    began = time.monotonic()
     with pytest.raises(ClusterError, match=f"no dask scheduler answers at {where} "), connect(where):
         pass
-    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize(

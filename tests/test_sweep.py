@@ -1,5 +1,6 @@
 """Sweeps: grids, runs computed together, and what is gathered from them."""
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator
@@ -12,22 +13,25 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from typer.testing import CliRunner
 
 import descentlab.papers
 from descentlab import experiment, work
 from descentlab.beacon import Beacon, burning
 from descentlab.campaign import Tally, View
+from descentlab.cli import app
 from descentlab.diagram import draw_all
 from descentlab.errors import SettingError
+from descentlab.fits import Fit
 from descentlab.fleet import Here
-from descentlab.harvest import scalars
+from descentlab.harvest import exponents, scalars
 from descentlab.paper import Paper, load
 from descentlab.preset import Settings
 from descentlab.rollout import Checkpoint, rollout, rollouts
 from descentlab.scaling import Grid
 from descentlab.store import Store
 from descentlab.sweep import Sweep, axis, cells, sweep
-from descentlab.terminal import progress_of
+from descentlab.terminal import Overview, progress_of
 from descentlab.watcher import Watcher
 
 STEPS = np.array([0, 1, 5, 20])
@@ -568,8 +572,13 @@ def test_probes_of_different_sizes_are_averaged_and_other_records_left_out(bowl:
     assert result.over() == {"d": [2, 5], "steps": [10, 20]}
 
 
-def test_a_study_is_several_grids_in_one_file(bowl: Paper, tmp_path: Path):
-    result = sweep(bowl, "bowls", seeds=3, store=tmp_path, fleet=Here())
+@pytest.fixture(scope="module")
+def study(bowl: Paper, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    return sweep(bowl, "bowls", seeds=3, store=tmp_path_factory.mktemp("study"), fleet=Here())
+
+
+def test_a_study_is_several_grids_in_one_file(study: Sweep, tmp_path: Path):
+    result = study
     assert set(result.grids) == {"line", "map"}
     assert result.tally.cells == 10  # two cells are in both
     np.testing.assert_array_equal(result.grids["line"]["scale"], [1, 2, 4])
@@ -591,6 +600,16 @@ def test_a_study_is_several_grids_in_one_file(bowl: Paper, tmp_path: Path):
         path.name for path in (tmp_path / "out").iterdir()
     }
     assert plt.get_fignums() == []
+
+
+def fits_in(tree: Any) -> int:
+    return 1 if isinstance(tree, Fit) else sum(fits_in(branch) for branch in tree.values())
+
+
+def test_grids_of_a_study_do_not_hide_each_others_exponents(study: Sweep):
+    own = [fits_in(exponents(data)) for data in study.grids.values()]
+    assert all(own)
+    assert fits_in(study.exponents) == sum(own)
 
 
 def test_one_axis_takes_the_place_of_a_studys_own(bowl: Paper, tmp_path: Path):
@@ -652,6 +671,46 @@ def test_beacons_of_the_dead_are_put_out(tmp_path: Path):
     assert burning(store) == []
 
 
+def command(*words: str, store: Store) -> Any:
+    return CliRunner().invoke(app, ["sweep", "bowl", "tiny", *words, "--store", str(store.path)])
+
+
+def test_the_command_line_prints_exponents_and_computes_nothing_again(product: tuple[Sweep, Store]):
+    result, store = product
+    over = [word for one in OVER for word in ("--over", one)]
+    before = {path: path.stat().st_mtime_ns for path in store.path.glob("bowl-*/*")}
+    done = command(*over, "--seeds", "3", store=store)
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["quantity", "in", "exponent", "95", "%", "interval", "drift"]
+    assert any(line.split()[:5] == ["loss", "scale", "2", "[2,", "2]"] for line in lines)
+    assert lines[-1] == str(result.path.resolve())
+    assert before == {path: path.stat().st_mtime_ns for path in store.path.glob("bowl-*/*")}
+
+
+def test_the_command_line_says_what_failed_and_what_diverged(
+    bowl: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bowl.module, "UNLUCKY", {0.5})
+    words = ["--over", "eta=0.1,0.5,1e200", "--seeds", "2"]
+    printed = command(*words, "--json", store=Store(tmp_path))
+    assert printed.exit_code == 1
+    document = json.loads(printed.stdout)
+    assert (document["cells"], document["failed"]) == (3, 1)
+    assert document["errors"][0]["error"] == "ArithmeticError: eta=0.5 is unlucky"
+    [(cell, where)] = document["diverged"].items()
+    assert cell == "eta=1e+200"
+    assert where.startswith("seed 0 at step ")
+    assert "failed: bowl eta=0.5: ArithmeticError: eta=0.5 is unlucky" in printed.stderr
+    again = command(*words, store=Store(tmp_path))
+    assert again.exit_code == 1
+    assert f"eta=1e+200 diverged: {where}" in again.stdout
+    assert "bowl eta=0.5 failed: ArithmeticError: eta=0.5 is unlucky; --retry runs it again" in again.stdout
+    monkeypatch.setattr(bowl.module, "UNLUCKY", set())
+    mended = command("--over", "eta=0.1,0.5", "--seeds", "2", "--retry", store=Store(tmp_path))
+    assert mended.exit_code == 0, mended.output
+
+
 def test_progress_is_told_in_one_line():
     tally = Tally(100, stored=20, done=30)
     running = [{"cells": 10, "step": 50, "steps": 100}, {"cells": 2, "step": 0, "steps": 100}]
@@ -662,3 +721,26 @@ def test_progress_is_told_in_one_line():
     assert begun == "100 cells: 0 in the store, 0 done, 0 failed, 10 running, 100 to go"
     over = progress_of(Tally(4, stored=1, done=3), [], 6.0)
     assert over == "4 cells: 1 in the store, 3 done, 0 failed, 0 running, 0 to go, 0.5 cells/s"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_an_overview_tells_how_a_sweep_stands(
+    terminal: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("FORCE_COLOR" if terminal else "NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "150")
+    beacon = Beacon(Store(tmp_path))
+    beacon.begin("bowl 2 cells eta=0.1..0.2", 20, 3, 2)
+    with contextlib.suppress(KeyboardInterrupt), Overview(Store(tmp_path)) as view:
+        view.overview(Tally(5, stored=1, done=2))
+        view.say("failed: [a] cell")
+        view.overview(Tally(3, stored=1, done=2))
+        raise KeyboardInterrupt
+    out, told = capsys.readouterr()
+    assert out == ""
+    assert "3 cells: 1 in the store, 2 done, 0 failed, 2 running, 0 to go" in told
+    assert "failed: [a] cell\n" in told
+    assert told.rstrip().endswith("stopped; the same command goes on from here")
+    # Elsewhere than on a terminal, only what is over is told at once, and nothing of what runs.
+    assert ("5 cells: 1 in the store" in told) == terminal
+    assert ("bowl 2 cells eta=0.1..0.2  0/20" in told) == terminal

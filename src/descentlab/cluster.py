@@ -8,6 +8,7 @@ A worker that is lost has its tasks done by others; a task that takes three work
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tomllib
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT_SECONDS = 20
-QUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
+QUEUES = {"slurm": ("SLURMCluster", "sbatch"), "pbs": ("PBSCluster", "qsub")}
 # What a sweep needs of a batch job unless a file says otherwise; a core or two suit these models.
 JOB = {"cores": 1, "processes": 1, "memory": "4GB", "jobs": 4}
 
@@ -85,12 +86,16 @@ def _queue(kind: str, file: str) -> Iterator[Any]:
     jobs = settings.pop("jobs")
     if not isinstance(jobs, int) or jobs < 1:
         raise SettingError(f"jobs takes a whole number >= 1, got jobs={jobs} in {file}.")
-    try:
-        with getattr(dask_jobqueue, QUEUES[kind])(**settings) as cluster:
-            cluster.scale(jobs=jobs)
-            yield cluster
-    except (TypeError, RuntimeError, FileNotFoundError) as error:
-        raise ClusterError(f"{kind} did not take the jobs: {error}") from error
+    name, command = QUEUES[kind]
+    if shutil.which(command) is None:
+        raise ClusterError(f"there is no {kind} on this machine: its command {command} is not found.")
+    with contextlib.ExitStack() as open_:
+        try:
+            queue = open_.enter_context(getattr(dask_jobqueue, name)(**settings))
+            queue.scale(jobs=jobs)
+        except (TypeError, ValueError, RuntimeError, OSError) as error:
+            raise ClusterError(f"{kind} did not take the jobs: {error}") from error
+        yield queue
 
 
 @dataclass
