@@ -33,7 +33,8 @@ def draw_all(sweep: Sweep, out: Path, format: str = "png") -> list[Path]:
     paths = []
     for grid, data in sweep.grids.items():
         for name, series in scalars(data).items():
-            fits = {size: fit.value for size, fit in sweep.exponents.get(str(name), {}).items()}
+            found = sweep.exponents.get(str(name), {})
+            fits = {size.removeprefix(f"{grid}."): fit.value for size, fit in found.items()}
             if (figure := draw(series, fits)) is not None:
                 paths.append(out / f"{grid + '_' if grid else ''}{name}.{format}")
                 save(figure, paths[-1])

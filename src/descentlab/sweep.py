@@ -32,6 +32,7 @@ from descentlab.preset import Settings
 from descentlab.scaling import Grid
 from descentlab.store import Store
 
+Exponents = Mapping[str, Mapping[str, Fit]]
 SPACINGS = {"linspace": np.linspace, "logspace": np.geomspace}
 
 
@@ -182,7 +183,7 @@ def sweep(
         name: [axis(one) if isinstance(one, str) else one for one in own]
         for name, own in (over if isinstance(over, Mapping) else {"": over}).items()
     }
-    if not all(axes.values()):
+    if not axes or not all(axes.values()):
         raise SettingError(
             "over takes at least one NAME=V1,V2,..., got none; the studies of "
             f"{paper.name}, which bring their own, are {', '.join(paper.studies) or '(none)'}."
@@ -192,11 +193,20 @@ def sweep(
         paper, [p for grid in grids.values() for p in grid.flat], seeds, here, fleet, view, retry
     )
     found = {name: harvest(paper, axes[name], grids[name], seeds, here, tally.failed) for name in grids}
-    fits: dict[str, dict[str, Fit]] = {}
-    for data in found.values():
-        for quantity, own in exponents(data).items():
-            fits.setdefault(quantity, {}).update(own)
+    fits = _merged({name: exponents(data) for name, data in found.items()})
     return Sweep(found, fits, save(found, fits, here), tally)
+
+
+def _merged(grids: Mapping[str, Exponents]) -> dict[str, dict[str, Fit]]:
+    """The exponents of several grids; a setting that several of them sweep is named GRID.SETTING."""
+    settings = [name for own in grids.values() for name in {n for fits in own.values() for n in fits}]
+    merged: dict[str, dict[str, Fit]] = {}
+    for grid, own in grids.items():
+        for quantity, fits in own.items():
+            for name, fit in fits.items():
+                full = name if settings.count(name) == 1 else f"{grid}.{name}"
+                merged.setdefault(quantity, {})[full] = fit
+    return merged
 
 
 def as_store(store: Store | Path | str | None) -> Store:

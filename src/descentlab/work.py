@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -102,13 +103,11 @@ def plan(paper: Paper, presets: Iterable[Settings], seeds: int, store: Store, pa
         split[max(shapes, key=lambda key: len(shapes[key]) / split[key])] += 1
     tasks = []
     for key, own in shapes.items():
-        cells = -(-len(own) // split[key])
-        # Tasks of one shape share its program: a smaller last one is filled up.
-        room = cells * (seeds - key[0]) if len(own) >= MANY_CELLS else 0
-        tasks += [
-            Task(paper.name, tuple(own[i : i + cells]), key[0], seeds, room)
-            for i in range(0, len(own), cells)
-        ]
+        ends = [-(-len(own) * i // split[key]) for i in range(split[key] + 1)]
+        chunks = [tuple(own[first:last]) for first, last in pairwise(ends)]
+        # Tasks of one shape share its program: smaller ones are filled up.
+        room = max(map(len, chunks)) * (seeds - key[0]) if len(own) >= MANY_CELLS else 0
+        tasks += [Task(paper.name, chunk, key[0], seeds, room) for chunk in chunks]
     return sorted(tasks, key=lambda task: -len(task.presets))
 
 
