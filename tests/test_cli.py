@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from descentlab.fleet import Here
+from descentlab.paper import load
+from descentlab.reproduce import reproduce
 from descentlab.store import Store
 
 TINY = ["sign_descent", "tiny"]
@@ -260,12 +263,11 @@ def test_report_trains_nothing(store: Store, tmp_path: Path):
     assert empty.returncode == 1
     assert "`descentlab reproduce` makes one" in empty.stderr
     assert not (tmp_path / "empty").exists()
-    made = descentlab(
-        "reproduce", "bilinear_teachers", "--scale", "tiny", "--seeds", "6", "--workers", "1",
-        "--out", str(tmp_path / "a"), store=store.path, timeout=900,
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    assert made.stdout.splitlines()[-1] == str(tmp_path / "a" / "index.html")
+    paper = load("bilinear_teachers")
+    chosen = [(paper, paper.preset("tiny"))]
+    path, broken = reproduce(chosen, "tiny", 6, store.path, tmp_path / "a", Here())
+    assert path == tmp_path / "a" / "index.html"
+    assert not broken
     # A copy: other tests may be writing to the store they share.
     copy = Path(shutil.copytree(store.path, tmp_path / "copy", ignore=shutil.ignore_patterns("*.tmp", ".*")))
     before = {path: path.stat().st_mtime_ns for path in copy.rglob("*.nc")}

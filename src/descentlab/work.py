@@ -94,11 +94,15 @@ def plan(paper: Paper, presets: Iterable[Settings], seeds: int, store: Store, pa
             groups.setdefault((have, jax.tree.structure(paper.system.program(preset))), []).append(preset)
     shapes: dict[Any, list[Settings]] = {}
     for key, own in groups.items():
+        # A flow takes steps of its own length: in a batch, all would take as many as the stiffest.
+        many = len(own) >= MANY_CELLS and paper.system.divisible(own[0])
         for preset in own:
             # Rows of one program are recorded at the same steps.
-            records = tuple(np.asarray(paper.records(preset)).tolist()) if len(own) >= MANY_CELLS else ()
+            records = tuple(np.asarray(paper.records(preset)).tolist()) if many else ()
             shapes.setdefault((*key, records), []).append(preset)
-    split = {key: -(-len(own) // _most_cells(paper, own, seeds)) for key, own in shapes.items()}
+    split = {
+        key: -(-len(own) // _most_cells(paper, own, seeds)) if key[-1] else 1 for key, own in shapes.items()
+    }
     while sum(split.values()) < parts and any(split[key] < len(own) for key, own in shapes.items()):
         split[max(shapes, key=lambda key: len(shapes[key]) / split[key])] += 1
     tasks = []
@@ -106,7 +110,8 @@ def plan(paper: Paper, presets: Iterable[Settings], seeds: int, store: Store, pa
         ends = [-(-len(own) * i // split[key]) for i in range(split[key] + 1)]
         chunks = [tuple(own[first:last]) for first, last in pairwise(ends)]
         # Tasks of one shape share its program: smaller ones are filled up.
-        room = max(map(len, chunks)) * (seeds - key[0]) if len(own) >= MANY_CELLS else 0
+        together = key[-1] and len(own) >= MANY_CELLS
+        room = max(map(len, chunks)) * (seeds - key[0]) if together else 0
         tasks += [Task(paper.name, chunk, key[0], seeds, room) for chunk in chunks]
     return sorted(tasks, key=lambda task: -len(task.presets))
 

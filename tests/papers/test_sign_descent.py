@@ -284,4 +284,5 @@ def test_other_optimisers_are_out_of_regime():
     assert all(
         [a.name for a in c.assumes if a.exact and not a.holds(preset)] == ["optimizer = sign"]
         for c in sd.CLAIMS
+        if "tiny" in c.presets
     )
