@@ -86,7 +86,7 @@ class Overview(View):
     def __init__(self, store: "Store") -> None:
         self.console, self.store = Console(file=sys.stderr), store
         self.live = Live(console=self.console, transient=True, auto_refresh=False)
-        self.told, self.done = time.monotonic(), 0
+        self.told = time.monotonic()
 
     def __enter__(self) -> "Overview":
         if self.console.is_terminal:
