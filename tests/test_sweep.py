@@ -26,6 +26,7 @@ from descentlab.fits import Fit
 from descentlab.fleet import Here
 from descentlab.harvest import exponents, scalars
 from descentlab.paper import Paper, load
+from descentlab.perform import perform
 from descentlab.preset import Settings
 from descentlab.rollout import Checkpoint, rollout, rollouts
 from descentlab.scaling import Grid
@@ -406,10 +407,10 @@ def test_a_group_that_was_cut_goes_on_from_its_checkpoints(
     grid = cells(bowl.preset("tiny").replace(noise=0.2), [axis("eta=linspace(0.1,0.3,9)")])
     whole, cut = Store(tmp_path / "whole"), Store(tmp_path / "cut")
     [task] = work.plan(bowl, grid, 2, whole)
-    assert {one.outcome for one in work.perform(task, whole)} == {"done"}
+    assert {one.outcome for one in perform(task, whole)} == {"done"}
     monkeypatch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
-        work.perform(task, cut, Stops(8), keep_every=-1.0)
+        perform(task, cut, Stops(8), keep_every=-1.0)
     names = [work.identify(bowl, preset) for preset in grid]
     for name in names:
         kept = cut.kept(name, 0)
@@ -420,9 +421,9 @@ def test_a_group_that_was_cut_goes_on_from_its_checkpoints(
     cut.drop(names[3], range(2))
     alone = work.Task("bowl", (grid[5],), 0, 2)
     with pytest.raises(KeyboardInterrupt):
-        work.perform(alone, cut, Stops(15), keep_every=-1.0)
+        perform(alone, cut, Stops(15), keep_every=-1.0)
     watcher = Stops(1000)
-    assert {one.outcome for one in work.perform(task, cut, watcher)} == {"done"}
+    assert {one.outcome for one in perform(task, cut, watcher)} == {"done"}
     assert [message.split()[-1] for message in watcher.said] == ["7", "14"]
     for name in names:
         a, b = whole.read(name), cut.read(name)
@@ -438,7 +439,7 @@ def test_a_cell_that_another_process_holds_is_left_to_it(bowl: Paper, tmp_path: 
     grid = cells(bowl.preset("tiny"), [axis("eta=linspace(0.1,0.3,8)")])
     [task] = work.plan(bowl, grid, 1, store)
     with store.lock(work.identify(bowl, grid[2])):
-        outcomes = [one.outcome for one in work.perform(task, store)]
+        outcomes = [one.outcome for one in perform(task, store)]
     assert outcomes == ["done", "done", "busy", *["done"] * 5]
     assert store.read(work.identify(bowl, grid[2])) is None
 
@@ -511,7 +512,7 @@ def test_a_sweep_in_which_all_fail_says_so(bowl: Paper, tmp_path: Path, monkeypa
 def test_what_failed_is_not_shown_as_running(bowl: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bowl.module, "UNLUCKY", {0.5})
     task, store = work.Task("bowl", (bowl.preset("tiny").replace(eta=0.5),), 0, 2), Store(tmp_path)
-    [result] = work.perform(task, store, Beacon(store))
+    [result] = perform(task, store, Beacon(store))
     assert result.outcome == "failed"
     assert burning(store) == []
 
@@ -642,7 +643,7 @@ def seen(bowl: Paper, tmp_path_factory: pytest.TempPathFactory) -> list[list[dic
     [task] = work.plan(bowl, cells(bowl.preset("tiny"), [axis("eta=0.2,0.3")]), 2, store)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("descentlab.beacon.EVERY_SECONDS", -1.0)
-        work.perform(task, store, Beacon(store, lambda: found.append(burning(store))))
+        perform(task, store, Beacon(store, lambda: found.append(burning(store))))
     return [*found, burning(store)]
 
 

@@ -23,10 +23,11 @@ from descentlab.disk import writing
 from descentlab.errors import SettingError, UserError
 from descentlab.fleet import MOST_LOSSES, TICK_SECONDS
 from descentlab.paper import load
+from descentlab.perform import absorb, compute, perform
 from descentlab.preset import Settings
 from descentlab.store import WORK, Store
 from descentlab.watcher import Watcher
-from descentlab.work import Result, Task, absorb, compute, identify, perform
+from descentlab.work import Result, Task, identify
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -17,11 +17,12 @@ from descentlab.claim import Claim, Verdict, judge_family
 from descentlab.errors import RunError
 from descentlab.fleet import Fleet, Here
 from descentlab.paper import Figure, Paper, Table
+from descentlab.perform import perform
 from descentlab.preset import Settings
 from descentlab.store import Store
 from descentlab.watcher import Watcher as Watcher
 from descentlab.work import identify as identify
-from descentlab.work import perform, plan
+from descentlab.work import plan
 
 Need = Claim | Figure | Table
 

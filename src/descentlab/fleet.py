@@ -21,8 +21,9 @@ from typing import IO, Any, Protocol, runtime_checkable
 
 from descentlab import beacon, numerics
 from descentlab.errors import StoreError
+from descentlab.perform import perform
 from descentlab.store import Store
-from descentlab.work import Result, Task, perform
+from descentlab.work import Result, Task
 
 TICK_SECONDS = 0.5
 MOST_LOSSES = 3

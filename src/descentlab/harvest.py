@@ -46,13 +46,16 @@ def harvest(
     runs = [None if p in failed else _run(paper, p, seeds, store) for p in cells.flat]
     sound = [run for run in runs if run is not None]
     data: dict[str, Any] = {}
-    same_steps = all(np.array_equal(run["step"].values, sound[0]["step"].values) for run in sound)
+    steps = [run.variables["step"].values for run in sound]
+    same_steps = all(np.array_equal(own, steps[0]) for own in steps)
     for name in sound[0].data_vars if sound else ():
-        series = _alike([run[name] for run in sound], same_steps)
+        series = _alike([run.variables[name] for run in sound], same_steps)
         data[str(name)] = _laid_out(dims, cells.shape, runs, series)
     data["failed"] = (dims, np.reshape([run is None for run in runs], cells.shape))
     data["run"] = (dims, np.reshape([identify(paper, p) for p in cells.flat], cells.shape))
     coords: dict[str, Any] = {"seed": np.arange(seeds)}
+    if sound and same_steps:
+        coords["step"] = steps[0]
     for number, grid in enumerate(over):
         along = np.moveaxis(cells, number, 0).reshape(len(grid.cells), -1)[:, 0]
         for name in dict.fromkeys(name for cell in grid.cells for name in cell):
@@ -82,17 +85,17 @@ def _run(paper: Paper, preset: Settings, seeds: int, store: Store) -> xr.Dataset
     return data.drop_vars([name for name in data if str(name).startswith("final_")])
 
 
-def _alike(series: list[xr.DataArray], same_steps: bool) -> list[xr.DataArray]:
+def _alike(series: list[xr.Variable], same_steps: bool) -> list[xr.Variable]:
     """The series of several cells in one shape."""
     if "step" in series[0].dims and not same_steps:
-        series = [one.isel(step=-1, drop=True) for one in series]
+        series = [one.isel(step=-1) for one in series]
     if any(one.shape != series[0].shape for one in series):
         own = [d for d in series[0].dims if d not in ("seed", "step")]
         series = [one.mean(own, keep_attrs=True) for one in series]
     return series
 
 
-def _laid_out(dims: tuple[str, ...], shape: Any, runs: list, series: list[xr.DataArray]) -> xr.DataArray:
+def _laid_out(dims: tuple[str, ...], shape: Any, runs: list, series: list[xr.Variable]) -> xr.Variable:
     """Series of the sound cells on the grid."""
     values = np.stack([one.values for one in series])
     sound = np.array([run is not None for run in runs])
@@ -101,10 +104,7 @@ def _laid_out(dims: tuple[str, ...], shape: Any, runs: list, series: list[xr.Dat
         whole[sound] = values
         values = whole
     first = series[0]
-    coords = {"step": first["step"]} if "step" in first.dims else {}
-    return xr.DataArray(
-        values.reshape(*shape, *values.shape[1:]), coords, (*dims, *first.dims), attrs=first.attrs
-    )
+    return xr.Variable((*dims, *first.dims), values.reshape(*shape, *values.shape[1:]), first.attrs)
 
 
 def scalars(data: xr.Dataset) -> xr.Dataset:

@@ -37,7 +37,7 @@ from descentlab.disk import replace, writing
 from descentlab.errors import StoreError as StoreError
 from descentlab.netcdf import decode, encode
 
-FORMAT = 2  # of an entry; part of every run's id
+FORMAT = 3  # of an entry; part of every run's id
 RUN_NAME = re.compile(r"\w+-[0-9a-f]{16}")
 SWEEPS, WORK = "sweeps", ".work"
 LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "scipy", "xarray")

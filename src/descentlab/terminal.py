@@ -3,7 +3,7 @@
 import datetime
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -14,7 +14,6 @@ from rich.text import Text
 
 from descentlab.beacon import burning
 from descentlab.campaign import Tally, View
-from descentlab.watcher import Watcher
 from descentlab.work import identify, label
 
 if TYPE_CHECKING:
@@ -29,12 +28,34 @@ QUIET_SECONDS = 10
 EARLY = 0.02  # of the work
 
 
-class Bars(Watcher):
-    """A bar a run on a terminal; everywhere a line when a run is whole."""
+class _Screen(View):
+    """A display on standard error that moves if that is a terminal."""
 
     def __init__(self) -> None:
         self.console = Console(file=sys.stderr)
-        self.bars = Progress(
+        self.display: Progress | Live
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self.display.start()
+        return self
+
+    def __exit__(self, kind: object, *exception: object) -> None:
+        self.display.stop()
+        if kind is KeyboardInterrupt:
+            self.say("stopped; the same command goes on from here")
+
+    def say(self, message: str) -> None:
+        """A line on standard error."""
+        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+
+class Bars(_Screen):
+    """A bar a run on a terminal; everywhere a line when a run is whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.display = self.bars = Progress(
             TextColumn("{task.description}"), BarColumn(),
             TextColumn("{task.completed:.0f}/{task.total:.0f}"), TextColumn("loss {task.fields[loss]:.3g}"),
             TimeRemainingColumn(),
@@ -42,16 +63,6 @@ class Bars(Watcher):
         )  # fmt: skip
         self.task: TaskID | None = None
         self.label, self.began = "", 0.0
-
-    def __enter__(self) -> "Bars":
-        if self.console.is_terminal:
-            self.bars.start()
-        return self
-
-    def __exit__(self, kind: object, *exception: object) -> None:
-        self.bars.stop()
-        if kind is KeyboardInterrupt:
-            self.say("stopped; the same command goes on from here")
 
     def begin(self, label: str, steps: int, seeds: int, cells: int = 1) -> None:
         """A new bar."""
@@ -75,28 +86,14 @@ class Bars(Watcher):
         self.drop()
         self.say(f"{self.label} {time.monotonic() - self.began:.1f} s")
 
-    def say(self, message: str) -> None:
-        """A line on standard error."""
-        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
-
-class Overview(View):
+class Overview(_Screen):
     """A live table of a sweep on a terminal; elsewhere a line now and then."""
 
     def __init__(self, store: "Store") -> None:
-        self.console, self.store = Console(file=sys.stderr), store
-        self.live = Live(console=self.console, transient=True, auto_refresh=False)
-        self.told = time.monotonic()
-
-    def __enter__(self) -> "Overview":
-        if self.console.is_terminal:
-            self.live.start()
-        return self
-
-    def __exit__(self, kind: object, *exception: object) -> None:
-        self.live.stop()
-        if kind is KeyboardInterrupt:
-            self.say("stopped; the same command goes on from here")
+        super().__init__()
+        self.store, self.told = store, time.monotonic()
+        self.display = self.live = Live(console=self.console, transient=True, auto_refresh=False)
 
     def overview(self, tally: "Tally") -> None:
         """Draws the table again, or says a line every ten seconds."""
@@ -115,10 +112,6 @@ class Overview(View):
         elif tally.left == 0 or time.monotonic() - self.told > QUIET_SECONDS:
             self.told = time.monotonic()
             self.say(words)
-
-    def say(self, message: str) -> None:
-        """A line on standard error."""
-        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
     def plan(self, paper: "Paper", presets: "list[Settings]", seeds: int) -> None:
         """Says beforehand what is to be done and, for long work, about how long it takes."""
@@ -169,9 +162,8 @@ def print_sweep(result: "Sweep") -> None:
         for name, fit in fits.items():
             interval = f"\\[{short(fit.low)}, {short(fit.high)}]"
             table.add_row(quantity, name, short(fit.value), interval, short(fit.drift))
-    console = Console(soft_wrap=True) if sys.stdout.isatty() else Console(width=200, soft_wrap=True)
     if result.exponents:
-        console.print(table)
+        _print_table(table)
     for cell, where in result.diverged().items():
         print(f"{cell} diverged: {where}")
     paper = next(iter(result.grids.values())).attrs["paper"]
@@ -216,6 +208,11 @@ def print_verdicts(verdicts: "list[Verdict]") -> None:
         )
         if v.reason:
             table.add_row(f"  {v.reason}", style="dim")
+    _print_table(table)
+
+
+def _print_table(table: Table) -> None:
+    """On standard output; wide where that is no terminal."""
     console = Console(soft_wrap=True) if sys.stdout.isatty() else Console(width=200, soft_wrap=True)
     console.print(table)
 

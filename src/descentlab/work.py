@@ -1,31 +1,20 @@
-"""Work: runs that the store lacks, in tasks that any process can take.
+"""Work: runs that the store lacks, planned as tasks that any process can perform.
 
 A task is a group of cells, presets of one paper that share a compiled program and its records. Their seeds
-are rows of that program, so what differs in numbers alone is computed together. Whoever performs a task
-holds the lock of each of its cells: cells that another process works on are left to it, cells that it has
-finished are not computed again, and what a killed process left is taken up.
+are rows of that program, so what differs in numbers alone is computed together.
 """
 
-import contextlib
-import time
-import traceback
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import jax
 import numpy as np
-import xarray as xr
 
-from descentlab import numerics
-from descentlab.errors import StoreError
-from descentlab.paper import Paper, load
+from descentlab.paper import Paper
 from descentlab.preset import Settings
-from descentlab.rollout import Checkpoint, rollouts
-from descentlab.store import Busy, Store, provenance, run_id
-from descentlab.watcher import Watcher
+from descentlab.store import Store, run_id
 
 MANY_CELLS = 8  # of a shape, for which a program of their own is worth its compiling
 MOST_ROWS = 128  # of a task: enough to share a program, few enough to lose little with a worker
@@ -78,198 +67,54 @@ def label(paper: str, presets: Sequence[Settings]) -> str:
     return " ".join(words)
 
 
-# ---------------------------------------------------------------- planning
-
-
 def plan(paper: Paper, presets: Iterable[Settings], seeds: int, store: Store, parts: int = 1) -> list[Task]:
     """What the store lacks as tasks, the largest first; `parts` of them or more if there are enough cells.
 
     Few cells of a shape go through the program of a single run, which serves whatever else is run; many are
     worth a program of their own, in which they are computed together.
     """
-    groups: dict[Any, list[Settings]] = {}
+    shapes: dict[Any, list[Settings]] = {}
     for preset in dict.fromkeys(presets):
         have = store.seeds(identify(paper, preset))
         if have < seeds:
-            groups.setdefault((have, jax.tree.structure(paper.system.program(preset))), []).append(preset)
-    shapes: dict[Any, list[Settings]] = {}
-    for key, own in groups.items():
-        # A flow takes steps of its own length: in a batch, all would take as many as the stiffest.
-        many = len(own) >= MANY_CELLS and paper.system.divisible(own[0])
-        for preset in own:
-            # Rows of one program are recorded at the same steps.
-            records = tuple(np.asarray(paper.records(preset)).tolist()) if many else ()
-            shapes.setdefault((*key, records), []).append(preset)
-    split = {
-        key: -(-len(own) // _most_cells(paper, own, seeds)) if key[-1] else 1 for key, own in shapes.items()
-    }
-    while sum(split.values()) < parts and any(split[key] < len(own) for key, own in shapes.items()):
-        split[max(shapes, key=lambda key: len(shapes[key]) / split[key])] += 1
+            shapes.setdefault((have, jax.tree.structure(paper.system.program(preset))), []).append(preset)
+    batches = [batch for (have, _), own in shapes.items() for batch in _batches(paper, own, seeds - have)]
+    pieces = [-(-len(batch.cells) // batch.most) for batch in batches]
+    while sum(pieces) < parts and any(n < len(batch.cells) for n, batch in zip(pieces, batches, strict=True)):
+        sizes = [len(batch.cells) / n for n, batch in zip(pieces, batches, strict=True)]
+        pieces[int(np.argmax(sizes))] += 1
     tasks = []
-    for key, own in shapes.items():
-        ends = [-(-len(own) * i // split[key]) for i in range(split[key] + 1)]
-        chunks = [tuple(own[first:last]) for first, last in pairwise(ends)]
+    for batch, count in zip(batches, pieces, strict=True):
+        ends = [-(-len(batch.cells) * i // count) for i in range(count + 1)]
+        chunks = [tuple(batch.cells[first:last]) for first, last in pairwise(ends)]
         # Tasks of one shape share its program: smaller ones are filled up.
-        together = key[-1] and len(own) >= MANY_CELLS
-        room = max(map(len, chunks)) * (seeds - key[0]) if together else 0
-        tasks += [Task(paper.name, chunk, key[0], seeds, room) for chunk in chunks]
+        room = max(map(len, chunks)) * batch.seeds if batch.together else 0
+        tasks += [Task(paper.name, chunk, seeds - batch.seeds, seeds, room) for chunk in chunks]
     return sorted(tasks, key=lambda task: -len(task.presets))
 
 
-def _most_cells(paper: Paper, group: list[Settings], seeds: int) -> int:
-    """How many cells of a group a task may have."""
-    if len(group) < MANY_CELLS:
-        return len(group)
-    bytes_each = paper.system.bytes_of_a_row(group[0], len(paper.records(group[0])))
-    return max(1, min(MOST_ROWS, MOST_BYTES // max(bytes_each, 1)) // seeds)
-
-
-# ---------------------------------------------------------------- performing
-
-
-def perform(
-    task: Task,
-    store: Store,
-    watcher: Watcher | None = None,
-    *,
-    wait: bool = False,
-    catch: bool = True,
-    keep_every: float = 5.0,
-) -> list[Result]:
-    """Computes and stores what the cells of a task lack.
-
-    A cell that another process holds is left to it, or waited for (`wait`). A cell that raises is recorded
-    as failed and the others go on (`catch`), or its error is raised. Errors of the store are always raised.
-    """
-    if len(task.presets) > 1 and not task.room:
-        options: Any = {"wait": wait, "catch": catch, "keep_every": keep_every}
-        alone = [replace(task, presets=(preset,)) for preset in task.presets]
-        return [result for one in alone for result in perform(one, store, watcher, **options)]
-    paper, watcher = load(task.paper), watcher or Watcher()
-    names = {preset: identify(paper, preset) for preset in task.presets}
-
-    def waiting(name: str) -> None:
-        if wait:
-            watcher.say(f"waiting for another process that works on {name}")
-
-    def lacks(preset: Settings) -> bool:
-        return store.seeds(names[preset]) < task.seeds
-
-    results: dict[Settings, Result] = {}
-    with contextlib.ExitStack() as held:
-        # In the order of names: who waits for some while holding others must not be waited for.
-        for preset in sorted(filter(lacks, task.presets), key=lambda p: names[p]):
-            try:
-                held.enter_context(store.lock(names[preset], partial(waiting, names[preset]), wait))
-            except Busy:
-                results[preset] = Result(preset, "busy")
-        while lacking := [p for p in task.presets if p not in results and lacks(p)]:
-            seeds, alike, resume = _next_block(lacking, names, store, task.seeds)
-            block = _Block(paper, alike, seeds, resume, task.room, names, store, keep_every)
-            results |= {one.preset: one for one in block.perform(watcher, catch)}
-    return [results.get(p) or Result(p, "done") for p in task.presets]
-
-
-def _next_block(
-    lacking: list[Settings], names: Mapping[Settings, str], store: Store, seeds: int
-) -> tuple[range, list[Settings], Checkpoint | None]:
-    """The first cell with those that stand where it stands: their seeds, and a checkpoint of them all."""
-    found: dict[tuple[range, int], dict[Settings, Checkpoint | None]] = {}
-    for preset in lacking:
-        have = store.seeds(names[preset])
-        kept = store.kept(names[preset], have)
-        if kept is None or kept[0].stop > seeds:
-            found.setdefault((range(have, seeds), 0), {})[preset] = None
-        else:
-            checkpoint = Checkpoint.from_arrays(kept[1])
-            found.setdefault((kept[0], checkpoint.step), {})[preset] = checkpoint
-    (own, _), cells = next(iter(found.items()))
-    parts = [part for part in cells.values() if part is not None]
-    return own, list(cells), Checkpoint.join(parts) if parts else None
-
-
 @dataclass(frozen=True)
-class _Block:
-    """Some seeds of cells that stand at the same step."""
+class _Batch:
+    """Cells of one program that lack so many seeds; a task may have `most` of them."""
 
-    paper: Paper
-    presets: Sequence[Settings]
-    seeds: range
-    resume: Checkpoint | None
-    room: int
-    names: Mapping[Settings, str]
-    store: Store
-    keep_every: float
-
-    def perform(self, watcher: Watcher, catch: bool) -> list[Result]:
-        """Computes and stores the block; the cells that failed. If the block raises, cells run one by one."""
-        try:
-            self._store(*compute(
-                self.paper, self.presets, self.seeds, watcher, room=self.room, resume=self.resume,
-                keep=self._keep, keep_every=self.keep_every,
-            ))  # fmt: skip
-        except StoreError:
-            raise
-        except Exception as error:
-            if not catch:
-                raise
-            if len(self.presets) == 1:
-                return [self._fail(error)]
-            return [one for i in range(len(self.presets)) for one in self._alone(i).perform(watcher, catch)]
-        return []
-
-    def _alone(self, i: int) -> "_Block":
-        part = self.resume and self.resume.rows(slice(i * len(self.seeds), (i + 1) * len(self.seeds)))
-        return replace(self, presets=[self.presets[i]], resume=part, room=0)
-
-    def _keep(self, checkpoint: Checkpoint) -> None:
-        for i, preset in enumerate(self.presets):
-            part = checkpoint.rows(slice(i * len(self.seeds), (i + 1) * len(self.seeds)))
-            self.store.keep(self.names[preset], self.seeds, part.arrays())
-
-    def _store(self, datasets: Sequence[xr.Dataset], seconds: float) -> None:
-        for preset, data in zip(self.presets, datasets, strict=True):
-            absorb(self.paper, preset, data, seconds / len(self.presets), self.store)
-
-    def _fail(self, error: Exception) -> Result:
-        words = f"{type(error).__name__}: {error}"
-        trace = "".join(traceback.format_exception(error))
-        settings = self.presets[0].settings()
-        self.store.fail(self.names[self.presets[0]], {"error": words, "settings": settings, "trace": trace})
-        return Result(self.presets[0], "failed", words)
+    cells: list[Settings]
+    seeds: int
+    together: bool
+    most: int
 
 
-def compute(
-    paper: Paper, presets: Sequence[Settings], seeds: range, watcher: Watcher, **further: Any
-) -> tuple[list[xr.Dataset], float]:
-    """Some seeds of cells of one shape, and the seconds it took."""
-    numerics.make_room()
-    if resume := further.get("resume"):
-        watcher.say(f"{label(paper.name, presets)} goes on at step {resume.step}")
-    steps: int = presets[0].steps  # type: ignore[attr-defined]
-    watcher.begin(label(paper.name, presets), steps, len(seeds), len(presets))
-    began = time.monotonic()
-    try:
-        data = rollouts(
-            paper.system, presets, seeds, paper.records(presets[0]),
-            watch=lambda progress: watcher.progress(progress.step, progress.loss), **further,
-        )  # fmt: skip
-    except BaseException:
-        watcher.drop()
-        raise
-    watcher.end()
-    return data, time.monotonic() - began
-
-
-def absorb(paper: Paper, preset: Settings, fresh: xr.Dataset, seconds: float, store: Store) -> None:
-    """Stores further seeds of a run; the caller holds its lock."""
-    name = identify(paper, preset)
-    data, manifest = store.read(name), store.manifest(name) or {}
-    first, last = int(fresh["seed"][0]), int(fresh["seed"][-1]) + 1
-    about = {
-        "paper": paper.name, "code": code_of(paper, preset), "settings": preset.settings(),
-        "seconds": manifest.get("seconds", 0.0) + seconds,
-        "history": [*manifest.get("history", []), {"seeds": [first, last], **provenance()}],
-    }  # fmt: skip
-    store.write(name, fresh if data is None else xr.concat([data, fresh], "seed"), about)
-    store.drop(name, range(first, last))
+def _batches(paper: Paper, alike: list[Settings], seeds: int) -> list[_Batch]:
+    """Cells of one program: those of the same records together if they are many, else one by one."""
+    # A flow takes steps of its own length: in a batch, all would take as many as the stiffest.
+    if len(alike) < MANY_CELLS or not paper.system.divisible(alike[0]):
+        return [_Batch(alike, seeds, False, len(alike))]
+    recorded: dict[tuple[int, ...], list[Settings]] = {}
+    for preset in alike:
+        recorded.setdefault(tuple(np.asarray(paper.records(preset)).tolist()), []).append(preset)
+    found = []
+    for records, own in recorded.items():
+        together = len(own) >= MANY_CELLS
+        bytes_each = max(paper.system.bytes_of_a_row(own[0], len(records)), 1) if together else 1
+        most = max(1, min(MOST_ROWS, MOST_BYTES // bytes_each) // seeds) if together else len(own)
+        found.append(_Batch(own, seeds, together, most))
+    return found

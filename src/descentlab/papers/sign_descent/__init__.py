@@ -309,6 +309,12 @@ def probes(p: Preset) -> dict[str, Probe]:
 
 DEVIATIONS = (
     Deviation(
+        "stage times",
+        "The powers that the study stage_times judges are ours, and so is the direction in which it lists "
+        "each size: towards the regime of the derivation, set after a first look. With sigma_p listed the other "
+        "way, towards a strong signal, the alignment time's power in sigma_p is refuted.",
+    ),
+    Deviation(
         "sizes",
         "The paper's figure values are not known to us; the presets use sizes at which all four stages show.",
     ),

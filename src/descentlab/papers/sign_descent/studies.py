@@ -28,7 +28,7 @@ from descentlab.papers.sign_descent.runs import ADAM, GD
 from descentlab.papers.sign_descent.setting import Preset
 from descentlab.papers.sign_descent.stages import stage_time
 from descentlab.plot import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, legend, panels, style
-from descentlab.scaling import Grid, setting, size_exponent
+from descentlab.scaling import Grid, setting, size_exponent, times
 
 Data = xr.Dataset
 
@@ -37,14 +37,8 @@ Data = xr.Dataset
 FACTORS = [float(2 ** (i / 2)) for i in range(-3, 4)]
 SIGN_ONLY = (Assumption("optimizer = sign", lambda p: p.optimizer == "sign"),)
 
-
-def scaled(factor: float) -> Callable[[Any], Any]:
-    """The preset's own value times a factor, whole where it is."""
-    return lambda value: round(value * factor) if isinstance(value, int) else value * factor
-
-
 SIZES = {
-    name: Grid(name, [{name: scaled(f)} for f in FACTORS], {"detail": False})
+    name: Grid(name, [{name: times(f)} for f in FACTORS], {"detail": False})
     for name in ("s", "sigma_p", "m_k", "sigma_0", "eta")
 }
 DERIVED = {
@@ -66,12 +60,12 @@ def exponent_of(time: str, size: str) -> Callable[..., Estimate]:
     """The exponent of a stage time in a size."""
 
     def measure(**runs: Data) -> Estimate:
-        times = [stage_time(time, run) for run in runs.values()]
-        for run, own in zip(runs.values(), times, strict=True):
+        steps = [stage_time(time, run) for run in runs.values()]
+        for run, own in zip(runs.values(), steps, strict=True):
             if not np.isfinite(own).all():
                 raise Broken(f"{time} is not reached in every seed at {size} = {setting(run, size):g}.")
-        sizes = [np.full(times[0].size, setting(run, size)) for run in runs.values()]
-        return size_exponent(size, sizes, times)
+        sizes = [np.full(steps[0].size, setting(run, size)) for run in runs.values()]
+        return size_exponent(size, sizes, steps)
 
     return measure
 
@@ -153,7 +147,7 @@ def axes_of(optimizer: str) -> tuple[Grid, Grid]:
     """Signal strength times sample count, with one optimiser."""
     settings = OPTIMIZERS[optimizer]
     return (
-        Grid("n", [{"n": scaled(share)} for share in SAMPLES], settings),
+        Grid("n", [{"n": times(share)} for share in SAMPLES], settings),
         Grid("signal", [{"signal": signal} for signal in SIGNALS], settings),
     )
 
@@ -161,7 +155,7 @@ def axes_of(optimizer: str) -> tuple[Grid, Grid]:
 def map_runs(*optimizers: str) -> dict[str, dict[str, Any]]:
     """The runs of the maps of some optimisers, by name."""
     return {
-        f"{name}_{i}_{j}": {**OPTIMIZERS[name], "n": scaled(share), "signal": signal}
+        f"{name}_{i}_{j}": {**OPTIMIZERS[name], "n": times(share), "signal": signal}
         for name in optimizers
         for i, share in enumerate(SAMPLES)
         for j, signal in enumerate(SIGNALS)

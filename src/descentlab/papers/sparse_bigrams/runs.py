@@ -4,10 +4,9 @@ Sizes range over seven values around the preset's own, with simulated batches, w
 their size. `noise` divides the batch, which leaves the compiled program as it is.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-from descentlab.scaling import Grid
+from descentlab.scaling import Grid, times
 
 # ---------------------------------------------------------------- one task
 
@@ -54,11 +53,6 @@ STAGE_ONE = {**SHORT, "steps": 1500, "lam": 0.0, "eta_2": 1e-12}  # and stays wh
 # With few tokens and positions signals of 1/(QN) are the largest that a run can start from.
 STAGE_TWO = {**SHORT, "start": "line", "switch": lambda switch: min(switch, 1.0)}
 FINE_TUNED = {**SHORT, "start": "transfer"}
-
-
-def times(factor: float) -> Callable[[Any], Any]:
-    """A setting multiplied; whole numbers stay whole."""
-    return lambda x: max(1, round(x * factor)) if isinstance(x, int) else x * factor
 
 
 def over_T(settings: dict[str, Any], power: float, batches: tuple[float, ...]) -> Grid:

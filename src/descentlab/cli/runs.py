@@ -1,76 +1,15 @@
-"""The command line: papers, run, judge, sweep, reproduce, report, doctor.
+"""Commands that train: run, judge, sweep."""
 
-Results go to standard output, as text or with --json as one JSON document; progress and
-messages go to standard error. Exit codes: 0 done, 1 something is BROKEN, 2 wrong usage,
-3 a verdict differs from a recorded one (judge --expect).
-"""
-
-import json
-import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
 
-from descentlab.errors import UserError
-from descentlab.options import Json, Out, PaperName, PresetName, Scale, Seeds, Set, Steps, StoreDir, Workers
-
-SEEDS = 8
-
-app = typer.Typer(
-    help="A laboratory for the training dynamics of transformers.",
-    epilog="Exit codes: 0 done, 1 a run or a claim is BROKEN, 2 wrong usage, 3 a verdict differs (--expect).",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+from descentlab.cli.options import SEEDS, Json, PaperName, PresetName, Seeds, Set, Steps, StoreDir, Workers
+from descentlab.cli.output import fail, print_json
 
 
-def main() -> None:
-    """Runs the command line; errors a user can mend end in one line, not in a traceback."""
-    try:
-        app(standalone_mode=True)
-    except UserError as error:
-        _fail(f"descentlab: {error}", error.exit_code)
-    except OSError as error:
-        _fail(f"descentlab: {error.strerror or error}: {error.filename or ''}", 1)
-
-
-@app.callback(invoke_without_command=True)
-def version(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-) -> None:
-    """Options before any command."""
-    if version:
-        import descentlab
-
-        print(descentlab.__version__)
-        raise typer.Exit
-
-
-@app.command()
-def papers(json_: Json = False) -> None:
-    """Papers with their presets, settings, claims and figures."""
-    from descentlab import paper
-    from descentlab.terminal import print_paper
-
-    found = [paper.load(name) for name in paper.names()]
-    if json_:
-        _print_json([
-            {
-                "paper": p.name, "title": p.about.title, "presets": list(p.presets),
-                "claims": [c.name for c in p.claims], "figures": [f.name for f in p.figures],
-            }
-            for p in found
-        ])  # fmt: skip
-        return
-    for one in found:
-        print_paper(one)
-
-
-@app.command()
 def run(
     paper: PaperName,
     preset: PresetName = "quick",
@@ -82,7 +21,7 @@ def run(
 ) -> None:
     """Trains one preset on some seeds and stores the trajectory."""
     from descentlab import experiment
-    from descentlab.request import chosen
+    from descentlab.cli.request import chosen
     from descentlab.store import Store
     from descentlab.terminal import Bars, short
 
@@ -92,7 +31,7 @@ def run(
     last = experiment.final(result.data)
     broken = experiment.diverged(result.data)
     if json_:
-        _print_json({
+        print_json({
             "paper": paper, "preset": preset, "settings": settings.settings(), "run": result.id,
             "path": str(result.path.resolve()), "steps": int(result.data["step"][-1]), "seeds": seeds,
             "seconds": result.seconds, "final": last,
@@ -104,10 +43,9 @@ def run(
         for name, summary in last.items():
             print(f"  {name:24s} {short(summary['mean'])} ± {short(summary['std'])}")
     if broken:
-        _fail("BROKEN: " + "; ".join(broken), 1)
+        fail("BROKEN: " + "; ".join(broken), 1)
 
 
-@app.command()
 def judge(
     paper: PaperName,
     preset: PresetName = "quick",
@@ -124,7 +62,7 @@ def judge(
 ) -> None:
     """Judges a paper's claims: runs what the store lacks, then reads the store alone."""
     from descentlab import experiment
-    from descentlab.request import chosen, expectations, processes, wanted_claims
+    from descentlab.cli.request import chosen, expectations, processes, wanted_claims
     from descentlab.store import Store
     from descentlab.terminal import Overview, print_verdicts
 
@@ -136,7 +74,7 @@ def judge(
         verdicts = experiment.judge_paper(found, preset, settings, seeds, Store(store), view, fleet)
     shown = [v for v in verdicts if v.claim in wanted]
     if json_:
-        _print_json({
+        print_json({
             "paper": paper, "preset": preset, "settings": settings.settings(), "seeds": seeds,
             "claims": [v.as_json() for v in shown],
         })  # fmt: skip
@@ -150,10 +88,9 @@ def judge(
     if any(v.outcome == "BROKEN" for v in shown):
         raise typer.Exit(1)
     if differing:
-        _fail("; ".join(differing), 3)
+        fail("; ".join(differing), 3)
 
 
-@app.command()
 def sweep(
     paper: PaperName,
     preset: PresetName = "quick",
@@ -184,7 +121,7 @@ def sweep(
 ) -> None:
     """Runs a preset over a grid of settings, or a study: one dataset, exponents, phase diagrams."""
     from descentlab import cluster as clusters
-    from descentlab.request import chosen, processes
+    from descentlab.cli.request import chosen, processes
     from descentlab.store import Store
     from descentlab.sweep import sweep
     from descentlab.terminal import Overview, print_sweep
@@ -200,7 +137,7 @@ def sweep(
 
         draw_all(result, out)
     if json_:
-        _print_json({
+        print_json({
             "paper": paper, "preset": preset, "settings": settings.settings(), "over": result.over(),
             "seeds": seeds, **result.as_json(),
         })  # fmt: skip
@@ -208,60 +145,3 @@ def sweep(
         print_sweep(result)
     if result.tally.failed or result.diverged():
         raise typer.Exit(1)
-
-
-@app.command()
-def reproduce(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers; all of them if none is named.")
-    ] = None,
-    scale: Scale = "quick",
-    seeds: Seeds = SEEDS,
-    workers: Workers = None,
-    store: StoreDir = None,
-    out: Out = Path("report"),
-) -> None:
-    """The main job: runs, judges, draws and reports everything."""
-    from descentlab import paper
-    from descentlab.reproduce import reproduce
-    from descentlab.request import chosen, processes
-
-    wanted = [chosen(name, scale, [], None, seeds) for name in names or paper.names()]
-    _reported(*reproduce(wanted, scale, seeds, store, out, processes(workers)))
-
-
-@app.command()
-def report(store: StoreDir = None, out: Out = Path("report")) -> None:
-    """Writes the report again from what the store holds; trains nothing."""
-    from descentlab import reproduce
-
-    done = reproduce.report(store, out)
-    if done is None:
-        _fail("descentlab: the store holds no paper whole; `descentlab reproduce` makes one.", 1)
-    _reported(*done)
-
-
-@app.command()
-def doctor(store: StoreDir = None) -> None:
-    """Versions, devices, a numerical self-test, and the store's health."""
-    from descentlab.doctor import examine
-
-    lines, problems = examine(store)
-    print("\n".join([*lines, *(f"  {problem}" for problem in problems)]))
-    if problems:
-        raise typer.Exit(1)
-
-
-def _reported(path: Path, broken: bool) -> None:
-    print(path.resolve())
-    if broken:
-        raise typer.Exit(1)
-
-
-def _print_json(document: Any) -> None:
-    print(json.dumps(document, indent=1, allow_nan=False))
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    print(message, file=sys.stderr)
-    raise SystemExit(code)

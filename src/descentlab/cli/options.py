@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+SEEDS = 8
+
 PaperName = Annotated[str, typer.Argument(metavar="PAPER", help="A paper; `descentlab papers` lists them.")]
 PresetName = Annotated[str, typer.Argument(metavar="[PRESET]", help="A preset of the paper.")]
 Set = Annotated[
