@@ -7,6 +7,8 @@ import pytest
 
 # The workers of pytest-xdist share the cores: one device each.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")
+# Real data are used where they are, not fetched.
+os.environ.setdefault("DESCENTLAB_OFFLINE", "1")
 
 import jax
 

@@ -10,14 +10,16 @@ import pytest
 
 from descentlab import experiment, paper
 from descentlab.claim import Claim, Mutant, Outcome, judge
+from descentlab.errors import DataError
 from descentlab.paper import Figure, Paper, Table
-from descentlab.preset import fields
+from descentlab.preset import Settings, fields
 from descentlab.rollout import rollout
 from descentlab.store import Store
 
 PAPERS = [paper.load(name) for name in paper.names()]
 SEEDS = 6
 RECORDED = Path(__file__).parent / "recorded"
+TINY = [(p, name) for p in PAPERS for name in p.presets if name == "tiny" or name.endswith("_tiny")]
 by_paper = pytest.mark.parametrize("p", PAPERS, ids=lambda p: p.name)
 by_mutant = pytest.mark.parametrize(
     ("p", "claim", "mutant"),
@@ -31,6 +33,25 @@ by_mutant = pytest.mark.parametrize(
 by_figure = pytest.mark.parametrize(
     ("p", "figure"), [pytest.param(p, f, id=f"{p.name}-{f.name}") for p in PAPERS for f in p.figures]
 )
+
+
+by_tiny_preset = pytest.mark.parametrize(
+    ("p", "name"), [pytest.param(p, name, id=f"{p.name}-{name}") for p, name in TINY]
+)
+
+
+def tiny(p: Paper, need: experiment.Need) -> Settings:
+    """The small preset of the setting that a claim or figure belongs to, if its data are there."""
+    return available(p, next((name for name in need.presets if name.endswith("_tiny")), "tiny"))
+
+
+def available(p: Paper, name: str) -> Settings:
+    preset = p.presets[name]
+    try:
+        p.system_of(preset).require(preset)
+    except DataError as error:
+        pytest.skip(f"{str(error).splitlines()[0]} DESCENTLAB_DATA would name a folder that has it.")
+    return preset
 
 
 @by_paper
@@ -61,8 +82,9 @@ def test_every_claim_is_shown_by_a_figure(p: Paper):
 
 @by_mutant
 def test_mutants_are_refuted(p: Paper, claim: Claim, mutant: Mutant, store: Store):
+    base = tiny(p, claim)
     presets = {
-        name: p.presets["tiny"].replace({**overrides, **mutant.settings, **mutant.runs.get(name, {})})
+        name: base.replace({**overrides, **mutant.settings, **mutant.runs.get(name, {})})
         for name, overrides in claim.runs.items()
     }
     runs = experiment.complete(p, list(presets.values()), SEEDS, store)
@@ -90,9 +112,29 @@ def test_the_real_thing_is_judged_whole(p: Paper, store: Store):
     assert sum(found[name] == outcome for name, outcome in recorded.items()) >= len(recorded) - 2
 
 
+@by_paper
+def test_branches_are_judged_whole(p: Paper, store: Store):
+    for name in (name for branch in p.branches for name in branch.PRESETS if name.endswith("_tiny")):
+        verdicts = experiment.judge_paper(p, name, available(p, name), SEEDS, store)
+        assert verdicts, name
+        for verdict in verdicts:
+            assert verdict.outcome != Outcome.BROKEN, str(verdict)
+            assert verdict.range
+            assert verdict.notes
+
+
+@by_paper
+def test_what_belongs_to_a_preset_is_of_its_setting(p: Paper):
+    for name, preset in p.presets.items():
+        for need in [*p.claims_of(name), *p.figures_of(name)]:
+            assert experiment.needed(preset, [need]), f"{need.name} needs nothing at {name}"
+    for name in p.along_with("quick"):
+        assert p.claims_of(name)
+
+
 @by_figure
 def test_figures_draw_from_the_store(p: Paper, figure: Figure | Table, store: Store):
-    preset = p.presets["tiny"]
+    preset = tiny(p, figure)
     runs = experiment.gather(p, preset, [figure], SEEDS, store)
     data = experiment.datasets(figure, preset, runs)
     if isinstance(figure, Table):
@@ -105,14 +147,15 @@ def test_figures_draw_from_the_store(p: Paper, figure: Figure | Table, store: St
         assert canvas.axes
 
 
-@by_paper
-def test_same_seed_same_numbers_and_other_numbers_without_compiling(p: Paper):
-    preset, records = p.presets["tiny"].replace(steps=3), np.arange(4)
-    first = rollout(p.system, preset, range(2), records)
-    compiled = p.system.advance._cache_size()  # type: ignore[attr-defined]
-    again = rollout(p.system, preset, range(2), records)
-    for name, series in first.items():
-        np.testing.assert_array_equal(series.values, again[name].values, err_msg=str(name))
+@by_tiny_preset
+def test_same_seed_same_numbers_and_other_numbers_without_compiling(p: Paper, name: str):
+    preset, records = available(p, name).replace(steps=3), np.arange(4)
+    system = p.system_of(preset)
+    first = rollout(system, preset, range(2), records)
+    compiled = system.advance._cache_size()  # type: ignore[attr-defined]
+    again = rollout(system, preset, range(2), records)
+    for probe, series in first.items():
+        np.testing.assert_array_equal(series.values, again[probe].values, err_msg=str(probe))
     number = next(f.name for f in fields(preset) if f.type is float)
-    rollout(p.system, preset.replace({number: getattr(preset, number) * 1.01}), range(2), records)
-    assert p.system.advance._cache_size() == compiled  # type: ignore[attr-defined]
+    rollout(system, preset.replace({number: getattr(preset, number) * 1.01}), range(2), records)
+    assert system.advance._cache_size() == compiled  # type: ignore[attr-defined]

@@ -11,7 +11,8 @@ from descentlab.dynamics import Dynamics, descent
 from descentlab.objective import Objective, empirical
 from descentlab.preset import Settings, parameter, preset
 from descentlab.probe import Probe
-from descentlab.rollout import Checkpoint, Progress, System, rollout
+from descentlab.rollout import Checkpoint, Progress, System, rollout, rollouts
+from descentlab.system import Loaded
 
 
 @preset
@@ -46,6 +47,31 @@ def probes(p: Bowl) -> dict[str, Probe]:
 
 BOWL = System(make_task, dynamics, probes, "loss")
 STEPS = np.array([0, 1, 5, 20])
+
+
+def centres(p: Bowl) -> np.ndarray:
+    """Data that all rows share: a row of bytes for each of some centres."""
+    return np.arange(12, dtype=np.uint8).reshape(4, 3)
+
+
+def one_of(key: Key[Array, ""], p: Bowl, data: Array) -> Array:
+    return jax.random.randint(key, (), 0, data.shape[0])
+
+
+def towards(task: Loaded, p: Bowl) -> Dynamics:
+    return dynamics(task.data[task.own].astype(float), p)
+
+
+def of_data(p: Bowl) -> dict[str, Probe]:
+    return {
+        "loss": Probe(lambda task, p, state: jnp.sum(state.params**2), "the loss"),
+        "chosen": Probe(lambda task, p, state: task.own, "which centre", once=True),
+        "centre": Probe(lambda task, p, state: task.data[task.own], "the centre", ("coordinate",), once=True),
+        "place": Probe(lambda task, p, state: state.params, "w", ("coordinate",)),
+    }
+
+
+SHARED = System(one_of, towards, of_data, "loss", data=centres)
 
 
 def same(a, b) -> None:
@@ -141,3 +167,24 @@ def test_empirical_objectives_ignore_the_key():
     w = jnp.arange(3.0)
     np.testing.assert_array_equal(objective.gradient(w, jax.random.key(0)), 2 * w)
     assert objective.loss(w, jax.random.key(0)) == objective.loss(w, jax.random.key(1)) == 5.0
+
+
+@pytest.mark.parametrize("seeds", [1, 5])
+def test_rows_share_data_and_choose_from_them(seeds: int):
+    run = rollout(SHARED, Bowl(eta=1.0), range(seeds), np.array([0, 1]))
+    np.testing.assert_array_equal(run["centre"], centres(Bowl())[run["chosen"]])
+    np.testing.assert_array_equal(run["place"].isel(step=1), run["centre"])
+    assert "data" not in "".join(str(name) for name in run)
+
+
+def test_data_are_the_same_for_presets_that_share_a_program():
+    several = rollouts(SHARED, [Bowl(eta=0.5), Bowl(eta=1.0)], range(3), np.array([0, 1]))
+    for run, eta in zip(several, (0.5, 1.0), strict=True):
+        np.testing.assert_allclose(run["place"].isel(step=1), eta * run["centre"].values)
+
+
+def test_a_run_with_data_goes_on_from_a_checkpoint():
+    kept: list[Checkpoint] = []
+    noisy = Bowl(noise=0.3)
+    whole = rollout(SHARED, noisy, range(2), STEPS, keep=kept.append, keep_every=-1.0)
+    same(rollout(SHARED, noisy, range(2), STEPS, resume=kept[len(kept) // 2]), whole)

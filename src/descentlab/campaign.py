@@ -98,5 +98,5 @@ def complete(
 
 def _parts(paper: Paper, preset: Settings, fleet: Fleet) -> int:
     """How many tasks a fleet wants: here, one program uses all cores, unless it is that of a flow."""
-    here = isinstance(fleet, Here | Processes) and paper.system.divisible(preset)
+    here = isinstance(fleet, Here | Processes) and paper.system_of(preset).divisible(preset)
     return 1 if here else fleet.size()

@@ -31,14 +31,28 @@ def extreme_eigenvalues(
     >>> round(float(found.least), 3), round(float(found.largest), 3)
     (-5.0, 3.0)
     """
+    return extremes_with_vector(product, like, key, products)[0]
+
+
+def extremes_with_vector(
+    product: Callable[[Any], Any], like: Any, key: Key[Array, ""], products: int = PRODUCTS
+) -> tuple[Extremes, Any]:
+    """The same, and the direction of length 1 that belongs to the largest.
+
+    >>> stretch = lambda x: jnp.array([1.0, 3.0, -5.0]) * x
+    >>> _, vector = extremes_with_vector(stretch, jnp.zeros(3), jax.random.key(0))
+    >>> abs(vector).round(3).tolist()
+    [0.0, 1.0, 0.0]
+    """
     flat, tree = ravel_pytree(like)
     begin = jax.random.normal(key, flat.shape, flat.dtype)
     # The library mixes ranks and types, which strict promotion would refuse.
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         decompose = decomp.tridiag_sym(min(products, flat.size), custom_vjp=False)
-        _, tridiagonal, *_ = decompose(lambda x: ravel_pytree(product(tree(x)))[0], begin)
-        values = jnp.linalg.eigvalsh(_until_exhausted(jnp.asarray(tridiagonal)))
-    return Extremes(values[0], values[-1])
+        basis, tridiagonal, *_ = decompose(lambda x: ravel_pytree(product(tree(x)))[0], begin)
+        values, vectors = jnp.linalg.eigh(_until_exhausted(jnp.asarray(tridiagonal)))
+        top = vectors[:, -1] @ jnp.asarray(basis)
+    return Extremes(values[0], values[-1]), tree((top / jnp.linalg.norm(top)).astype(flat.dtype))
 
 
 def _until_exhausted(tridiagonal: Float[Array, "k k"]) -> Float[Array, "k k"]:

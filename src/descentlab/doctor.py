@@ -1,10 +1,11 @@
-"""The doctor: is this installation sound, and is the store whole?"""
+"""The doctor: is this installation sound, and are the data and the store whole?"""
 
 from pathlib import Path
 
 import jax
 
 from descentlab import numerics
+from descentlab.data import DATASETS, look
 from descentlab.store import Store, provenance
 
 
@@ -12,12 +13,18 @@ def examine(store: Path | None) -> tuple[list[str], list[str]]:
     """What there is, a line each, and what is wrong with it."""
     numerics.configure()
     here, wrong = Store(store), numerics.miscompilations()
-    problems = [*wrong, *here.problems()]
+    data = [look(name) for name in DATASETS]
+    damaged = [one.problem for one in data if one.problem]
+    ill = here.problems()
     facts = {
         **provenance()["versions"],
         "devices": ", ".join(str(device) for device in jax.devices()),
         "cache": str(numerics.cache_dir()),
         "self-test": "WRONG NUMBERS" if wrong else "compiled programs agree with NumPy",
-        "store": f"{here.path.resolve()}: {len(here.ids())} runs, {len(problems) - len(wrong)} problems",
+        "data found": "; ".join(
+            f"{one.dataset.name} {one.status}" + (f" in {one.places}" if one.status == "found" else "")
+            for one in data
+        ),
+        "store": f"{here.path.resolve()}: {len(here.ids())} runs, {len(ill)} problems",
     }
-    return [f"{name:12s} {value}" for name, value in facts.items()], problems
+    return [f"{name:12s} {value}" for name, value in facts.items()], [*wrong, *damaged, *ill]

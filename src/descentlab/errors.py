@@ -19,3 +19,7 @@ class StoreError(UserError, RuntimeError):
 
 class RunError(UserError, RuntimeError):
     """A run that raised; the message has its error, the store its trace (failed.json)."""
+
+
+class DataError(UserError, RuntimeError):
+    """A file of a data set that is missing, damaged or cannot be fetched; the message names it."""

@@ -2,20 +2,23 @@
 
 A paper is a module of `descentlab.papers` (a folder once it is long) with PAPER, Preset,
 PRESETS, make_task, sample, predict, dynamics, probes, records, CLAIMS, FIGURES and DEVIATIONS.
+
+An experiment with a setting of its own, such as one on real data, is a branch: a folder inside the paper's
+with Preset, PRESETS, LOSS, make_task, dynamics, probes, records, and if rows share data, `data` and
+`require`, which raises where their files are missing. BRANCHES lists them; what they claim and draw stands
+with the paper's own.
 """
 
-import ast
-import hashlib
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import descentlab.papers
+from descentlab import sources
 from descentlab.claim import Claim
 from descentlab.preset import Settings
 from descentlab.scaling import Grid
@@ -25,23 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
     from descentlab.system import System
-
-# What runs compute with; a change here makes stored runs stale like a change of the paper.
-ENGINE = (
-    "numerics.py", "preset.py", "foreign.py", "objective.py", "dynamics.py", "staged.py", "flow.py",
-    "curvature.py", "probe.py", "system.py", "rollout.py",
-)  # fmt: skip
-# What only reads runs.
-READERS = (
-    "deviations.py",
-    "claims.py",
-    "measures.py",
-    "figures.py",
-    "tables.py",
-    "runs.py",
-    "stages.py",
-    "studies.py",
-)
 
 
 @dataclass(frozen=True)
@@ -70,7 +56,7 @@ class Figure:
     draw: Callable[..., "Canvas"]
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"run": {}})
     claims: tuple[str, ...] = ()
-    presets: tuple[str, ...] = ()  # by default all that are no studies
+    presets: tuple[str, ...] = ()  # by default all of the paper's own setting that are no studies
 
 
 @dataclass(frozen=True)
@@ -82,7 +68,7 @@ class Table:
     rows: Callable[..., tuple[list[str], list[list[Any]]]]
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"run": {}})
     claims: tuple[str, ...] = ()
-    presets: tuple[str, ...] = ()  # by default all that are no studies
+    presets: tuple[str, ...] = ()  # by default all of the paper's own setting that are no studies
 
 
 @dataclass(frozen=True)
@@ -121,9 +107,21 @@ class Paper:
         return self.module.PAPER
 
     @property
+    def branches(self) -> tuple[ModuleType, ...]:
+        """Experiments with a setting of their own."""
+        return getattr(self.module, "BRANCHES", ())
+
+    @property
     def presets(self) -> dict[str, Settings]:
-        """The named presets; a study's has its name."""
-        return self.module.PRESETS | {study.name: study.preset for study in self.studies.values()}
+        """The named presets, of the paper's own setting and of its branches; a study's has its name."""
+        found = dict(self.module.PRESETS)
+        for branch in self.branches:
+            found |= branch.PRESETS
+        return found | {study.name: study.preset for study in self.studies.values()}
+
+    def along_with(self, preset: str) -> tuple[str, ...]:
+        """The presets of branches that are reproduced along with one of the paper's own."""
+        return getattr(self.module, "ALONG_WITH", {}).get(preset, ())
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -150,7 +148,7 @@ class Paper:
         """The figures and tables that belong to a preset."""
         if study := self.studies.get(preset):
             return [figure for figure in self.figures if figure.name in study.figures]
-        return [figure for figure in self.figures if not figure.presets or preset in figure.presets]
+        return [figure for figure in self.figures if preset in (figure.presets or self.module.PRESETS)]
 
     @property
     def readings(self) -> "Mapping[str, Callable[[xr.Dataset], Any]]":
@@ -164,7 +162,7 @@ class Paper:
 
     def records(self, preset: Settings):
         """The steps at which a run of the preset is recorded."""
-        return self.module.records(preset)
+        return self._part(preset).records(preset)
 
     def preset(self, name: str) -> Settings:
         """A preset by name."""
@@ -172,36 +170,40 @@ class Paper:
             raise KeyError(f"{self.name} has no preset {name}; there are {', '.join(self.presets)}.")
         return self.presets[name]
 
-    @cached_property
+    def _part(self, preset: Settings) -> ModuleType:
+        """The paper's own module, or the branch that the preset belongs to."""
+        found = [branch for branch in self.branches if type(preset) is branch.Preset]
+        return found[0] if found else self.module
+
+    @property
     def system(self) -> "System":
-        """What a rollout needs of the paper."""
+        """What a rollout needs of the paper's own setting."""
+        return self._systems[self.module]
+
+    def system_of(self, preset: Settings) -> "System":
+        """What a rollout needs of a preset's setting."""
+        return self._systems[self._part(preset)]
+
+    @cached_property
+    def _systems(self) -> "dict[ModuleType, System]":
         from descentlab.system import System
 
-        m = self.module
-        return System(
-            m.make_task, m.dynamics, m.probes, m.PAPER.loss, getattr(m, "program", lambda preset: preset)
-        )
+        return {
+            m: System(
+                m.make_task,
+                m.dynamics,
+                m.probes,
+                m.LOSS if m in self.branches else m.PAPER.loss,
+                getattr(m, "program", lambda preset: preset),
+                getattr(m, "data", None),
+                getattr(m, "require", lambda preset: None),
+            )
+            for m in (self.module, *self.branches)
+        }
 
-    @cached_property
-    def code_version(self) -> str:
-        """A hash of the code that computes runs, blind to comments, docstrings, claims and figures."""
-        source = Path(self.module.__file__ or "")
-        own = sorted(source.parent.glob("*.py")) if source.name == "__init__.py" else [source]
-        engine = [Path(__file__).parent / name for name in ENGINE]
-        files = [path for path in (*engine, *own) if path.name not in READERS]
-        return hashlib.sha256("\n".join(_meaning(path) for path in files).encode()).hexdigest()[:16]
-
-
-def _meaning(path: Path) -> str:
-    """A source file without docstrings and comments, the same under every version of Python."""
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-            and ast.get_docstring(node) is not None
-        ):
-            node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(tree)
+    def code_version(self, preset: Settings) -> str:
+        """A hash of the code that computes a run. A branch may build on the paper's own setting."""
+        return sources.version(*dict.fromkeys((self.module, self._part(preset))))
 
 
 def names() -> list[str]:

@@ -148,7 +148,7 @@ def compute(
     began = time.monotonic()
     try:
         data = rollouts(
-            paper.system, presets, seeds, paper.records(presets[0]),
+            paper.system_of(presets[0]), presets, seeds, paper.records(presets[0]),
             watch=lambda progress: watcher.progress(progress.step, progress.loss), **further,
         )  # fmt: skip
     except BaseException:

@@ -24,8 +24,10 @@ def reproduce(
     here, sections = Store(store), []
     with Overview(here) as view:
         for paper, preset in chosen:
-            view.plan(paper, experiment.needed(preset, needs(paper, scale)), seeds)
-            sections.append(section(paper, scale, preset, seeds, here, view, fleet))
+            along = {name: paper.preset(name) for name in paper.along_with(scale)}
+            for name, own in ({scale: preset} | along).items():
+                view.plan(paper, experiment.needed(own, needs(paper, name)), seeds)
+                sections.append(section(paper, name, own, seeds, here, view, fleet))
     return finish(sections, out)
 
 

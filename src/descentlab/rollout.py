@@ -103,7 +103,8 @@ def rollouts(
     if there are fewer: it lets groups of several sizes share a program.
     """
     rows = len(presets) * len(seeds)
-    keys, tasks, states = _start(system, presets, seeds, room)
+    data = system.load(presets[0], max(rows, room))
+    keys, tasks, states = _start(system, presets, seeds, room, data)
     leaves = filled(_leaves([system.program(p) for p in presets], len(seeds)), room)
     grid = np.asarray(records)
     if grid[0] != 0 or np.any(np.diff(grid) <= 0):
@@ -118,7 +119,7 @@ def rollouts(
         found = {name: list(values) for name, values in resume.records.items()}
 
     def advance(states: Any, first: int, last: int) -> Any:
-        return system.advance(keys, tasks, states, leaves, first, last)
+        return system.advance(keys, tasks, states, leaves, data, first, last)
 
     kept, piece = time.monotonic(), 1 if system.divisible(presets[0]) else LONGEST_PIECE
     done = len(next(iter(found.values()), []))
@@ -138,13 +139,13 @@ def rollouts(
                 saved = [np.asarray(x)[:rows] for x in jax.tree.leaves(states)]
                 keep(Checkpoint(step, saved, arrays, diverged_at))
                 kept = time.monotonic()
-        for name, value in system.observe(tasks, states, leaves).items():
+        for name, value in system.observe(tasks, states, leaves, data).items():
             found.setdefault(name, []).append(np.asarray(value)[:rows])
         done += 1
         loss = found[system.loss]
         gone = ~(np.abs(loss[-1]) <= DIVERGED * np.maximum(np.abs(loss[0]), 1e-12)) & (diverged_at < 0)
         diverged_at[gone] = step
-    once = {k: np.asarray(x) for k, x in system.conclude(tasks, states, leaves).items()}
+    once = {k: np.asarray(x) for k, x in system.conclude(tasks, states, leaves, data).items()}
     series = {name: np.stack(values, axis=1) for name, values in found.items()}
     states = jax.tree.map(np.asarray, states)
 
@@ -168,7 +169,9 @@ def _leaves(presets: Sequence[Settings], seeds: int) -> Any:
     return jax.tree.map(stack, *presets)
 
 
-def _start(system: System, presets: Sequence[Settings], seeds: range, room: int) -> tuple[Any, Any, Any]:
+def _start(
+    system: System, presets: Sequence[Settings], seeds: range, room: int, data: Any
+) -> tuple[Any, Any, Any]:
     """The keys, tasks and states of all rows, filled. Presets of different sizes start by themselves."""
     keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(0)))(jnp.arange(seeds.start, seeds.stop))
     starts = []
@@ -176,7 +179,9 @@ def _start(system: System, presets: Sequence[Settings], seeds: range, room: int)
         own = list(alike)
         count = len(own) * len(seeds)
         space = room if len(own) == len(presets) else 0
-        begun = system.start(filled(jnp.tile(keys, len(own)), space), filled(_leaves(own, len(seeds)), space))
+        begun = system.start(
+            filled(jnp.tile(keys, len(own)), space), filled(_leaves(own, len(seeds)), space), data
+        )
         starts.append((begun, count))
     if len(starts) == 1:
         tasks, states = starts[0][0]
@@ -188,11 +193,12 @@ def _start(system: System, presets: Sequence[Settings], seeds: range, room: int)
 
 def seconds_per_step(system: System, preset: Settings, seeds: int, steps: int = 50) -> float:
     """The time a step of so many seeds takes here, compiled."""
-    keys, tasks, states = _start(system, [preset], range(seeds), 0)
+    data = system.load(preset, seeds)
+    keys, tasks, states = _start(system, [preset], range(seeds), 0, data)
     leaves = filled(_leaves([system.program(preset)], seeds))
-    jax.block_until_ready(system.advance(keys, tasks, states, leaves, 0, 1))
+    jax.block_until_ready(system.advance(keys, tasks, states, leaves, data, 0, 1))
     began = time.monotonic()
-    jax.block_until_ready(system.advance(keys, tasks, states, leaves, 0, steps))
+    jax.block_until_ready(system.advance(keys, tasks, states, leaves, data, 0, steps))
     return (time.monotonic() - began) / steps
 
 

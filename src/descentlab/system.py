@@ -2,18 +2,19 @@
 
 A row is one seed of one preset. Presets that differ in their leaves alone are rows of one program, like
 seeds. Rows are spread over the devices; on a device they run one after another, or several at once where
-their states fit the cache together.
+their states fit the cache together. Data, such as images, are there once for all rows: `task` is then
+`Loaded`, the row's own task beside the data.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from descentlab.dynamics import Dynamics, State
 from descentlab.probe import Probe
@@ -21,35 +22,60 @@ from descentlab.probe import Probe
 CACHE_BYTES = 2**18  # rows whose states share this much run as one batch
 
 
+class Loaded(NamedTuple):
+    """A row's own task, and data that all rows share."""
+
+    own: Any
+    data: Any
+
+
 @dataclass(frozen=True)
 class System:
     """What is rolled out: a random task, its dynamics, and what is watched (`loss` names a probe)."""
 
-    make_task: Callable[[Any, Any], Any]
+    make_task: Callable[..., Any]  # (key, preset), or (key, preset, data)
     dynamics: Callable[[Any, Any], Dynamics]
     probes: Callable[[Any], Mapping[str, Probe]]
     loss: str
     # The preset whose compiled program serves another one too: sizes that only the task carries.
     program: Callable[[Any], Any] = lambda preset: preset
+    # What all rows share, a tree of arrays that depends on what is compiled alone.
+    data: Callable[[Any], Any] | None = None
+    # Raises where files that the data come from are not there.
+    require: Callable[[Any], Any] = lambda preset: None
 
-    def _row(self, key, preset) -> tuple[Any, State]:
+    def load(self, preset: Any, rows: int) -> Any:
+        """The data of a preset, on every device that so many rows are spread over."""
+        if self.data is None:
+            return ()
+        return jax.device_put(self.data(preset), NamedSharding(_mesh(rows), PartitionSpec()))
+
+    def _task(self, key, preset, data) -> Any:
+        return self.make_task(key, preset) if self.data is None else self.make_task(key, preset, data)
+
+    def _seen(self, task, data) -> Any:
+        return task if self.data is None else Loaded(task, data)
+
+    def _row(self, key, preset, data) -> tuple[Any, State]:
         task_key, start_key, _ = jax.random.split(key, 3)
-        task = self.make_task(task_key, preset)
-        return task, self.dynamics(task, preset).init(start_key)
+        task = self._task(task_key, preset, data)
+        return task, self.dynamics(self._seen(task, data), preset).init(start_key)
 
-    def _advance(self, key, task, state, preset, first, last) -> State:
+    def _advance(self, key, task, state, preset, data, first, last) -> State:
         step_key = jax.random.split(key, 3)[2]
-        return self.dynamics(task, preset).advance(step_key, state, first, last)
+        return self.dynamics(self._seen(task, data), preset).advance(step_key, state, first, last)
 
-    def _measure(self, once: bool, task, state, preset) -> dict[str, jax.Array]:
+    def _measure(self, once: bool, task, state, preset, data) -> dict[str, jax.Array]:
         def recorded(probe: Probe) -> jax.Array:
-            value = jnp.asarray(probe.measure(task, preset, state))
+            value = jnp.asarray(probe.measure(self._seen(task, data), preset, state))
             return value.astype(probe.dtype) if probe.dtype else value
 
         return {name: recorded(probe) for name, probe in self.probes(preset).items() if probe.once == once}
 
     def divisible(self, preset: Any) -> bool:
-        """Whether a run may be cut between records: flows go from record to record."""
+        """Whether a run may be cut between records: flows, which have no data, go from record to record."""
+        if self.data is not None:
+            return True
         found = []
 
         def look(key):
@@ -61,32 +87,32 @@ class System:
     def bytes_of_a_row(self, preset: Any, records: int) -> int:
         """What a row with so many records holds in memory."""
 
-        def row(key):
-            task, state = self._row(key, preset)
-            return (task, state), self._measure(False, task, state, self.program(preset))
+        def row(key, data):
+            task, state = self._row(key, preset, data)
+            return (task, state), self._measure(False, task, state, self.program(preset), data)
 
-        held, record = jax.eval_shape(row, jax.random.key(0))
+        held, record = jax.eval_shape(row, jax.random.key(0), self.data(preset) if self.data else ())
         own, each = (sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(part)) for part in (held, record))
         return own + records * each
 
     @cached_property
     def start(self) -> Callable:
-        """(keys, presets) -> (tasks, states), compiled."""
+        """(keys, presets, data) -> (tasks, states), compiled."""
         return self._over_rows(self._row, mapped=2)
 
     @cached_property
     def advance(self) -> Callable:
-        """(keys, tasks, states, presets, first, last) -> states, compiled."""
+        """(keys, tasks, states, presets, data, first, last) -> states, compiled."""
         return self._over_rows(self._advance, mapped=4)
 
     @cached_property
     def observe(self) -> Callable:
-        """(tasks, states, presets) -> records, compiled."""
+        """(tasks, states, presets, data) -> records, compiled."""
         return self._over_rows(partial(self._measure, False), mapped=3)
 
     @cached_property
     def conclude(self) -> Callable:
-        """(tasks, states, presets) -> what is measured once, at the end, compiled."""
+        """(tasks, states, presets, data) -> what is measured once, at the end, compiled."""
         return self._over_rows(partial(self._measure, True), mapped=3)
 
     def _over_rows(self, function: Callable, mapped: int) -> Callable:
@@ -98,9 +124,8 @@ class System:
 
         @jax.jit
         def compiled(*args):
-            each, same = args[:mapped], args[mapped:]
-
-            def here(*each):
+            def here(*args):
+                each, same = args[:mapped], args[mapped:]
                 bytes_each = sum(x.nbytes // x.shape[0] for x in jax.tree.leaves(each))
                 local = jax.tree.leaves(each)[0].shape[0]
                 fitting = max(1, min(local, CACHE_BYTES // max(1, bytes_each)))
@@ -111,14 +136,20 @@ class System:
                     lambda e: function(*e, *same), each, batch_size=batch if batch > 1 else None
                 )
 
-            if not self.divisible(jax.tree.map(lambda x: x[0], each[-1])):
-                return here(*each)  # the solvers of flows do not work inside shard_map
-            rows = jax.tree.leaves(each)[0].shape[0]
-            mesh = Mesh(np.array(jax.devices()[: min(len(jax.devices()), rows)]), "rows")
-            split = PartitionSpec("rows")
-            return jax.shard_map(here, mesh=mesh, in_specs=split, out_specs=split, check_vma=False)(*each)
+            if not self.divisible(jax.tree.map(lambda x: x[0], args[mapped - 1])):
+                return here(*args)  # the solvers of flows do not work inside shard_map
+            rows = jax.tree.leaves(args[:mapped])[0].shape[0]
+            split, whole = PartitionSpec("rows"), PartitionSpec()
+            specs = (split,) * mapped + (whole,) * (len(args) - mapped)
+            spread = jax.shard_map(here, mesh=_mesh(rows), in_specs=specs, out_specs=split, check_vma=False)
+            return spread(*args)
 
         return compiled
+
+
+def _mesh(rows: int) -> Mesh:
+    """The devices that rows are spread over."""
+    return Mesh(np.array(jax.devices()[: min(len(jax.devices()), rows)]), "rows")
 
 
 @jax.jit

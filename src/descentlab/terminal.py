@@ -3,7 +3,7 @@
 import datetime
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.live import Live
@@ -28,6 +28,9 @@ QUIET_SECONDS = 10
 EARLY = 0.02  # of the work
 
 
+S = TypeVar("S", bound="_Screen")
+
+
 class _Screen(View):
     """A display on standard error that moves if that is a terminal."""
 
@@ -35,7 +38,7 @@ class _Screen(View):
         self.console = Console(file=sys.stderr)
         self.display: Progress | Live
 
-    def __enter__(self) -> Self:
+    def __enter__(self: S) -> S:
         if self.console.is_terminal:
             self.display.start()
         return self
@@ -125,7 +128,7 @@ class Overview(_Screen):
         if work * seeds < 10**6:
             return
         self.say(f"timing {label(paper.name, missing[:1])} ...")
-        seconds = work * seconds_per_step(paper.system, missing[0], seeds)
+        seconds = work * seconds_per_step(paper.system_of(missing[0]), missing[0], seeds)
         if seconds > LONG_SECONDS:
             self.say(
                 f"about {seconds / 60:.0f} minutes on this machine; a stop loses at most a few seconds of it"
@@ -177,6 +180,11 @@ def print_paper(paper: "Paper") -> None:
     lists = {
         "presets": [", ".join(paper.presets)],
         "settings": paper.preset("quick").explained(),
+    }
+    for branch in paper.branches:
+        names = [name for name in branch.PRESETS if not name.endswith("_tiny")]
+        lists[f"settings of {', '.join(names)}"] = ["", *branch.PRESETS[names[0]].explained()]
+    lists |= {
         "studies": [f"{study.name}: {study.doc}" for study in paper.studies.values()],
         "claims": [claim.name for claim in paper.claims],
         "figures": [figure.name for figure in paper.figures],

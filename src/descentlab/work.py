@@ -47,7 +47,7 @@ class Result:
 
 def code_of(paper: Paper, preset: Settings) -> str:
     """What computes a run: the paper's code, and functions of one's own that the preset names."""
-    return paper.code_version + preset.foreign_code()
+    return paper.code_version(preset) + preset.foreign_code()
 
 
 def identify(paper: Paper, preset: Settings) -> str:
@@ -77,7 +77,10 @@ def plan(paper: Paper, presets: Iterable[Settings], seeds: int, store: Store, pa
     for preset in dict.fromkeys(presets):
         have = store.seeds(identify(paper, preset))
         if have < seeds:
-            shapes.setdefault((have, jax.tree.structure(paper.system.program(preset))), []).append(preset)
+            program = paper.system_of(preset).program(preset)
+            shapes.setdefault((have, jax.tree.structure(program)), []).append(preset)
+    for own in shapes.values():
+        paper.system_of(own[0]).require(own[0])
     batches = [batch for (have, _), own in shapes.items() for batch in _batches(paper, own, seeds - have)]
     pieces = [-(-len(batch.cells) // batch.most) for batch in batches]
     while sum(pieces) < parts and any(n < len(batch.cells) for n, batch in zip(pieces, batches, strict=True)):
@@ -106,7 +109,7 @@ class _Batch:
 def _batches(paper: Paper, alike: list[Settings], seeds: int) -> list[_Batch]:
     """Cells of one program: those of the same records together if they are many, else one by one."""
     # A flow takes steps of its own length: in a batch, all would take as many as the stiffest.
-    if len(alike) < MANY_CELLS or not paper.system.divisible(alike[0]):
+    if len(alike) < MANY_CELLS or not paper.system_of(alike[0]).divisible(alike[0]):
         return [_Batch(alike, seeds, False, len(alike))]
     recorded: dict[tuple[int, ...], list[Settings]] = {}
     for preset in alike:
@@ -114,7 +117,7 @@ def _batches(paper: Paper, alike: list[Settings], seeds: int) -> list[_Batch]:
     found = []
     for records, own in recorded.items():
         together = len(own) >= MANY_CELLS
-        bytes_each = max(paper.system.bytes_of_a_row(own[0], len(records)), 1) if together else 1
+        bytes_each = max(paper.system_of(own[0]).bytes_of_a_row(own[0], len(records)), 1) if together else 1
         most = max(1, min(MOST_ROWS, MOST_BYTES // bytes_each) // seeds) if together else len(own)
         found.append(_Batch(own, seeds, together, most))
     return found

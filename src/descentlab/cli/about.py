@@ -26,7 +26,7 @@ def papers(json_: Json = False) -> None:
 
 
 def doctor(store: StoreDir = None) -> None:
-    """Versions, devices, a numerical self-test, and the store's health."""
+    """Versions, devices, a numerical self-test, data found, and the store's health."""
     from descentlab.doctor import examine
 
     lines, problems = examine(store)

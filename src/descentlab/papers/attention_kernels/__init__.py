@@ -38,9 +38,8 @@ from descentlab.dynamics import Dynamics, descent
 from descentlab.flow import flow
 from descentlab.objective import empirical
 from descentlab.paper import About
-from descentlab.papers.attention_kernels.claims import CLAIMS as CLAIMS
+from descentlab.papers.attention_kernels import claims, figures, transformer
 from descentlab.papers.attention_kernels.deviations import DEVIATIONS as DEVIATIONS
-from descentlab.papers.attention_kernels.figures import FIGURES as FIGURES
 from descentlab.papers.attention_kernels.model import KERNELS, floor, least_singular, outputs, values
 from descentlab.papers.attention_kernels.model import Weights as Weights
 from descentlab.papers.attention_kernels.model import attention as attention
@@ -319,3 +318,7 @@ PAPER = About(
     citation="Song, Han, Zhang, Ding and Hong, conference poster.",
     loss="loss",
 )
+
+CLAIMS = claims.CLAIMS + transformer.CLAIMS
+FIGURES = figures.FIGURES + transformer.FIGURES
+BRANCHES = (transformer,)

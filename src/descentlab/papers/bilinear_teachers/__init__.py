@@ -41,12 +41,10 @@ from descentlab.flow import flow
 from descentlab.numerics import float_dtype
 from descentlab.objective import online, population
 from descentlab.paper import About
-from descentlab.papers.bilinear_teachers import line
+from descentlab.papers.bilinear_teachers import claims, figures, line, mnist
 from descentlab.papers.bilinear_teachers.arccosine import gap
 from descentlab.papers.bilinear_teachers.arcsine import arcsin
-from descentlab.papers.bilinear_teachers.claims import CLAIMS as CLAIMS
 from descentlab.papers.bilinear_teachers.deviations import DEVIATIONS as DEVIATIONS
-from descentlab.papers.bilinear_teachers.figures import FIGURES as FIGURES
 from descentlab.papers.bilinear_teachers.model import FullParams as FullParams
 from descentlab.papers.bilinear_teachers.model import Params as Params
 from descentlab.papers.bilinear_teachers.model import Student as Student
@@ -461,3 +459,7 @@ PAPER = About(
     citation="Zhang, Zhao, Gu, Cao. ICLR.",
     loss="excess_loss",
 )
+
+CLAIMS = claims.CLAIMS + mnist.CLAIMS
+FIGURES = figures.FIGURES + mnist.FIGURES
+BRANCHES = (mnist,)

@@ -49,7 +49,9 @@ DEVIATIONS = (
         "positions, P' W P.",
     ),
     Deviation(
-        "real data",
-        "The MNIST experiment is not part of this module yet.",
+        "MNIST",
+        "How images are normalised, the optimisers, steps and batches are not known. Here pixels have mean 0 "
+        "and variance 1 (preset pixels=unit: background 0), resized images are rounded to bytes, the CNN is "
+        "trained by Adam, and the student by descent with fresh batches of 100 and a step of 0.05.",
     ),
 )

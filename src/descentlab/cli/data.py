@@ -1,0 +1,44 @@
+"""The command about data sets: data."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from descentlab.cli.options import Json
+from descentlab.cli.output import print_json
+
+if TYPE_CHECKING:
+    from descentlab.data import Finding
+
+
+def data(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A data set to get; all are listed if none is named."),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Where real data sets are; with NAME, gets one that is missing."""
+    from descentlab.data import DATASETS, look
+    from descentlab.data.files import looked_in
+
+    found = [look(one) for one in DATASETS] if name is None else [look(name, fetch=True)]
+    if json_:
+        shown = [finding.as_json() for finding in found]
+        print_json(shown if name is None else shown[0])
+    else:
+        print("\n".join(line for finding in found for line in _lines(finding)))
+        if name is None:
+            print(f"Looked in {looked_in()}.")
+    if any(finding.status == "damaged" for finding in found):
+        raise typer.Exit(1)
+
+
+def _lines(finding: "Finding") -> list[str]:
+    """What there is to say of a data set: what it is, whether and where there is it, on which terms."""
+    about = finding.dataset
+    return [
+        f"{about.name:12s} {about.about}",
+        f"{'':12s} {finding.in_words()}",
+        f"{'':12s} terms: {about.terms}",
+    ]

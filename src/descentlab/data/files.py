@@ -1,0 +1,197 @@
+"""Files of real data: found on this machine, or fetched once and kept; none is parsed unverified.
+
+A file is looked for in the folder that DESCENTLAB_DATA names, then in the cache; both are laid out alike
+(mnist/train-images-idx3-ubyte.gz). What neither holds is fetched into the cache, held in memory until its
+checksum is right and then written in one step, so that a file is there whole or not at all.
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+
+import platformdirs
+
+from descentlab.errors import DataError
+
+TIMEOUT = 10.0  # seconds, for a connection and for each block
+BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a data set: its place below a folder of data, its size, its checksum, where to get it."""
+
+    path: str
+    size: int
+    checksum: str  # such as md5:9fb629c4...
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def dataset(self) -> str:
+        """The data set that the file belongs to, the first part of its path."""
+        return self.path.partition("/")[0]
+
+
+def cache_folder() -> Path:
+    """The folder for what is fetched, below DESCENTLAB_CACHE, XDG_CACHE_HOME or the system's own cache."""
+    base = os.environ.get("DESCENTLAB_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    return Path(base or platformdirs.user_cache_path()) / "descentlab" / "data"
+
+
+def named_folder() -> Path | None:
+    """The folder that DESCENTLAB_DATA names, if it is set."""
+    named = os.environ.get("DESCENTLAB_DATA")
+    return Path(named).expanduser() if named else None
+
+
+def folders() -> tuple[Path, ...]:
+    """Where data are looked for, in order."""
+    named = named_folder()
+    return (cache_folder(),) if named is None else (named, cache_folder())
+
+
+def looked_in() -> str:
+    """The folders in words."""
+    named = named_folder()
+    if named is None:
+        first = "DESCENTLAB_DATA (not set)"
+    else:
+        first = f"{named} (DESCENTLAB_DATA{'' if named.is_dir() else '; there is no such folder'})"
+    return f"{first} and {cache_folder()} (the cache)"
+
+
+def find(file: File) -> Path | None:
+    """Where a file lies on this machine; None where it does not."""
+    return next((place for folder in folders() if (place := folder / file.path).is_file()), None)
+
+
+def content(file: File) -> bytes:
+    """The content of a file, found or fetched, its checksum verified."""
+    return verified(find(file) or download(file), file)
+
+
+def verified(place: Path, file: File, remedy: str | None = None) -> bytes:
+    """The content of the file at a place; DataError where its checksum is wrong."""
+    found = place.read_bytes()
+    if wrong := fault(found, file):
+        remedy = remedy or f"Remove it; `descentlab data {file.dataset}` gets it again."
+        raise DataError(f"{place} is damaged: {wrong}. {remedy}")
+    return found
+
+
+def fault(content: bytes, file: File) -> str | None:
+    """How a content differs from what a file's checksum promises; None where it does not.
+
+    >>> fault(b"abc", File("set/name", 4, "md5:e2fc714c4727ee9395f324cd2e7f331f"))
+    'md5 900150983cd24fb0d6963f7d28e17f72 instead of e2fc714c4727ee9395f324cd2e7f331f, 3 bytes instead of 4'
+    >>> fault(b"abcd", File("set/name", 4, "md5:e2fc714c4727ee9395f324cd2e7f331f"))
+    """
+    kind, _, expected = file.checksum.partition(":")
+    found = hashlib.new(kind, content, usedforsecurity=False).hexdigest()
+    if found == expected:
+        return None
+    wrong = f"{kind} {found} instead of {expected}"
+    return wrong if len(content) == file.size else f"{wrong}, {len(content)} bytes instead of {file.size}"
+
+
+def offline() -> bool:
+    """Whether nothing is to be fetched: DESCENTLAB_OFFLINE is set."""
+    return bool(os.environ.get("DESCENTLAB_OFFLINE"))
+
+
+def download(file: File) -> Path:
+    """Fetches a file into the cache from the first address that has it whole; returns its place."""
+    failures = []
+    for address in () if offline() else file.addresses:
+        try:
+            fetched = _fetch(address, file)
+        except (OSError, HTTPException) as error:
+            failures.append(f"{address}: {_reason(error)}")
+            continue
+        if wrong := fault(fetched, file):
+            failures.append(f"{address}: {wrong}")
+            continue
+        place = cache_folder() / file.path
+        _write(place, fetched)
+        return place
+    raise DataError(_missing(file, failures))
+
+
+def _fetch(address: str, file: File) -> bytes:
+    """What an address answers, up to a little more than the file's size."""
+    request = urllib.request.Request(address, headers={"User-Agent": "descentlab"})
+    fetched = bytearray()
+    with _bar(file, address) as advance, urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+        while len(fetched) <= file.size and (block := answer.read(BLOCK)):
+            fetched += block
+            advance(len(block))
+    return bytes(fetched)
+
+
+@contextlib.contextmanager
+def _bar(file: File, address: str) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error that the yielded function moves; a line where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    if not (console := Console(stderr=True)).is_terminal:
+        host = urllib.parse.urlsplit(address).hostname
+        print(f"getting {file.path} ({file.size / 1e6:.1f} MB) from {host} ...", file=sys.stderr)
+        yield lambda count: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(file.path, total=file.size)
+        yield lambda count: bars.update(task, advance=count)
+
+
+def _reason(error: Exception) -> str:
+    """Why an address gave nothing, in a few words."""
+    if isinstance(error, urllib.error.HTTPError):
+        error.close()
+        return f"{error.code} {error.reason}"
+    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    return str(getattr(reason, "strerror", None) or reason or type(reason).__name__)
+
+
+def _write(place: Path, content: bytes) -> None:
+    """Writes a file whole or not at all; of several processes that do so, the last one's stays."""
+    # Machines that share a cache may have equal process ids.
+    temporary = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(temporary, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, place)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{place} cannot be written: {error.strerror or error}. Mend that, or name another folder in "
+            "DESCENTLAB_CACHE, and give the same command again."
+        ) from error
+
+
+def _missing(file: File, failures: list[str]) -> str:
+    """That a file is nowhere: where it was looked for, why it was not fetched, how to get it."""
+    return "\n  ".join([
+        f"{file.path} is missing.",
+        f"Looked in {looked_in()}.",
+        *(f"Not fetched from {failure}." for failure in failures),
+        *(["Nothing is fetched while DESCENTLAB_OFFLINE is set."] if offline() else []),
+        f"With a network, `descentlab data {file.dataset}` gets it. Or fetch {file.addresses[0]} by hand and",
+        f"put it into {(cache_folder() / file.path).parent}, or into {file.dataset}/ below a folder that "
+        "DESCENTLAB_DATA names.",
+    ])  # fmt: skip

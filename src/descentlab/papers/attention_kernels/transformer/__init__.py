@@ -1,0 +1,289 @@
+r"""A two-layer transformer with softmax or Gaussian attention on IMDb reviews and on Pathfinder.
+
+Reviews are bytes, cut at `length`; Pathfinder images are sequences of pixels, or of small patches. Training
+is Adam with a warm-up and a linear decay. For the landscapes, training begins with softmax attention and goes
+on with either kernel; then the loss is laid out over a plane of a direction of W^Q and one of W^K.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Key
+
+from descentlab.data import imdb, pathfinder
+from descentlab.dynamics import Dynamics
+from descentlab.papers.attention_kernels.transformer import landscape
+from descentlab.papers.attention_kernels.transformer.claims import CLAIMS as CLAIMS
+from descentlab.papers.attention_kernels.transformer.figures import FIGURES as FIGURES
+from descentlab.papers.attention_kernels.transformer.model import (
+    Transformer,
+    embedded_patches,
+    embedded_pixels,
+    embedded_words,
+)
+from descentlab.preset import Settings, parameter, preset
+from descentlab.probe import Probe
+from descentlab.system import Loaded
+
+LOSS = "training_loss"
+SIDE = 32  # pixels of a Pathfinder image
+
+
+@preset
+class Preset(Settings):
+    """Sizes of the model, the task, and the training."""
+
+    task: str = parameter("what is classified", default="imdb", choices=("imdb", "pathfinder"))
+    kernel: str = parameter("attention", default="softmax", choices=("softmax", "gaussian"))
+    length: int = parameter("bytes of a review that are read", default=256, low=2, high=100_000)
+    patch: int = parameter("pixels of a Pathfinder token, each way", default=1, choices=(1, 2, 4))
+    contour_length: int = parameter("segments of a Pathfinder contour", default=14, low=2, high=20)
+    distractor_length: int = parameter("segments of a distractor", default=4, low=1, high=20)
+    n_train: int = parameter("training examples", default=25_000, low=1, high=1_000_000)
+    n_test: int = parameter("test examples behind the records", default=128, low=1, high=100_000)
+    D: int = parameter("numbers of a token", default=64, low=2, high=4096)
+    H: int = parameter("heads", default=2, low=1, high=64)
+    width: int = parameter("hidden units of the small networks", default=128, low=1, high=16_384)
+    layers: int = parameter("layers", default=2, low=1, high=32)
+    batch: int = parameter("examples a step", default=16, low=1, high=4096)
+    eta: float = parameter("largest learning rate", default=1e-4, above=0)
+    warmup: float = parameter("steps until it is reached", default=20.0, low=0)
+    dropout: float = parameter("share of activations that a step drops", default=0.0, low=0, below=1)
+    with_dropout: bool = parameter("whether a step drops any: then it draws masks", default=False)
+    softmax_steps: int = parameter("steps with softmax attention before `kernel`", default=0, low=0)
+    plane: int = parameter("points of the loss landscape each way, odd; 0: none", default=0, low=0, high=201)
+    chunk: int = parameter("queries at a time; 0: all at once", default=0, low=0, high=100_000)
+    evaluations: int = parameter("records along training", default=10, low=1, high=10_000)
+    steps: int = parameter("training steps", default=200, low=1, high=100_000_000)
+
+    def conflicts(self):
+        """Heads share D evenly, and so on."""
+        if self.D % self.H:
+            yield f"H must divide D = {self.D}, got H={self.H}."
+        if self.plane and self.plane % 2 == 0:
+            yield f"plane takes an odd number, or 0, got plane={self.plane}."
+        if self.task == "imdb" and self.n_train > 25_000:
+            yield f"n_train takes a whole number <= 25000 for task=imdb, got n_train={self.n_train}."
+        if self.dropout > 0 and not self.with_dropout:
+            yield f"dropout takes 0 unless with_dropout=true, got dropout={self.dropout:g}."
+
+
+def tokens(p: Preset) -> int:
+    """The length of a sequence."""
+    return p.length if p.task == "imdb" else (SIDE // p.patch) ** 2
+
+
+def records(p: Preset) -> np.ndarray:
+    """Evenly spaced."""
+    return np.unique(np.rint(np.linspace(0, p.steps, min(p.evaluations, p.steps) + 1)).astype(int))
+
+
+_IMDB = Preset()
+_PATHFINDER = Preset(task="pathfinder", patch=2, contour_length=6, distractor_length=2, n_train=10_000)
+_TINY = {"n_train": 256, "n_test": 32, "D": 16, "width": 16, "batch": 8, "steps": 12, "evaluations": 4}
+_TWO_STAGES = {"steps": 200, "softmax_steps": 150, "eta": 1e-3, "plane": 11, "n_test": 64, "evaluations": 5}
+# The closest public set-up to the paper's: days on two cores.
+_LONG = {"steps": 50_000, "with_dropout": True, "dropout": 0.1, "chunk": 128, "evaluations": 100}
+_LONG_TEXTS = _IMDB.replace(_LONG, length=4000, batch=32, warmup=80, n_test=5000)
+_LONG_CONTOURS = Preset(task="pathfinder", batch=128, eta=2e-4, warmup=312).replace(
+    _LONG, n_train=160_000, n_test=20_000
+)
+_LATE = {"steps": 20_500, "softmax_steps": 20_000, "plane": 51, "n_test": 256}
+PRESETS = {
+    "imdb_tiny": _IMDB.replace(_TINY, length=32),
+    "pathfinder_tiny": _PATHFINDER.replace(_TINY, patch=4),
+    "imdb_landscape_tiny": _IMDB.replace(_TINY, length=32, softmax_steps=6, plane=5),
+    "pathfinder_landscape_tiny": _PATHFINDER.replace(_TINY, patch=4, softmax_steps=6, plane=5),
+    "imdb": _IMDB,
+    "pathfinder": _PATHFINDER,
+    "imdb_landscape": _IMDB.replace(_TWO_STAGES, length=128),
+    "pathfinder_landscape": _PATHFINDER.replace(_TWO_STAGES),
+    "imdb_paper": _LONG_TEXTS,
+    "pathfinder_paper": _LONG_CONTOURS,
+    "imdb_landscape_paper": _LONG_TEXTS.replace(_LATE),
+    "pathfinder_landscape_paper": _LONG_CONTOURS.replace(_LATE),
+}
+
+
+# ---------------------------------------------------------------- data
+
+
+class Examples(NamedTuple):
+    """Sequences of bytes, (N, n) or (N, n, pixels of a patch), and labels 0 and 1."""
+
+    train: Any
+    train_labels: Any
+    test: Any
+    test_labels: Any
+
+
+def sequences(images: np.ndarray, patch: int) -> np.ndarray:
+    """Images as sequences of patches: (N, n, pixels of a patch)."""
+    rows = SIDE // patch
+    cut = images.reshape(-1, rows, patch, rows, patch).transpose(0, 1, 3, 2, 4)
+    return cut.reshape(-1, rows * rows, patch * patch)
+
+
+@cache
+def _reviews(length: int, n_train: int, n_test: int) -> Examples:
+    (train, train_labels), (test, test_labels) = imdb.tokens("train", length), imdb.tokens("test", length)
+    return Examples(train[:n_train], train_labels[:n_train], test[:n_test], test_labels[:n_test])
+
+
+@cache
+def _contours(length: int, distractors: int, patch: int, n_train: int, n_test: int) -> Examples:
+    settings = pathfinder.Pathfinder(contour_length=length, distractor_length=distractors)
+    images, labels = pathfinder.generate(n_train + n_test, 0, settings)
+    found = sequences(images, patch)
+    return Examples(found[:n_train], labels[:n_train], found[n_train:], labels[n_train:])
+
+
+def data(p: Preset) -> Examples:
+    """The examples of a task."""
+    if p.task == "imdb":
+        return _reviews(p.length, p.n_train, p.n_test)
+    return _contours(p.contour_length, p.distractor_length, p.patch, p.n_train, p.n_test)
+
+
+def require(p: Preset) -> None:
+    """Raises where reviews are needed and not there."""
+    if p.task == "imdb":
+        data(p)
+
+
+# ---------------------------------------------------------------- training
+
+
+class Task(NamedTuple):
+    """Nothing but the training examples whose loss is recorded."""
+
+    seen: Array
+
+
+def make_task(key: Key[Array, ""], p: Preset, examples: Examples) -> Task:
+    """As many training examples as there are test examples, drawn once."""
+    return Task(jax.random.randint(key, (p.n_test,), 0, examples.train.shape[0]))
+
+
+def begin(key: Key[Array, ""], p: Preset) -> Transformer:
+    """A random start."""
+    vocabulary = {"imdb": 512, "pathfinder": 256 if p.patch == 1 else p.patch**2}[p.task]
+    return Transformer(vocabulary, tokens(p), p.layers, p.D, p.H, p.width, key)
+
+
+def logits(
+    model: Transformer, x: Array, p: Preset, kernel: str, key: Key[Array, ""] | None = None
+) -> Float[Array, "N 2"]:
+    """The logits of a batch."""
+    embedded = {1: embedded_pixels}.get(p.patch, embedded_patches)
+    if p.task == "imdb":
+        embedded = embedded_words
+
+    def one(x: Array, key: Key[Array, ""] | None) -> Array:
+        return model(*embedded(model, x), kernel, p.chunk, key, p.dropout)
+
+    if key is None or not p.with_dropout:
+        return jax.vmap(lambda x: one(x, None))(x)
+    return jax.vmap(one)(x, jax.random.split(key, x.shape[0]))
+
+
+def cross_entropy(found: Float[Array, "N 2"], labels: Array) -> Float[Array, ""]:
+    """The mean cross-entropy."""
+    return optax.softmax_cross_entropy_with_integer_labels(found, labels.astype(int)).mean()
+
+
+class State(NamedTuple):
+    """The model, what Adam remembers, and the number of steps so far."""
+
+    params: Any
+    memory: Any
+    done: Array
+
+
+def by_kernel(p: Preset, state: State, compute: Callable[[str], Any]) -> Any:
+    """What `compute` makes of the kernel in use: softmax until it changes."""
+    if p.kernel == "softmax" or p.softmax_steps == 0:
+        return compute(p.kernel)
+    return jax.lax.cond(state.done < p.softmax_steps, lambda: compute("softmax"), lambda: compute(p.kernel))
+
+
+def rate(p: Preset, done: Array) -> Float[Array, ""]:
+    """The learning rate: a linear warm-up, then linear to zero at the end."""
+    t, steps = done.astype(jnp.float32), jnp.asarray(p.steps, jnp.float32)
+    warmup = jnp.minimum(jnp.asarray(p.warmup, jnp.float32), steps)
+    up = (t + 1) / jnp.maximum(warmup, 1.0)
+    down = (steps - t) / jnp.maximum(steps - warmup, 1.0)
+    return jnp.asarray(p.eta, jnp.float32) * jnp.minimum(1.0, jnp.minimum(up, down))
+
+
+def dynamics(task: Loaded, p: Preset) -> Dynamics:
+    """Adam on batches of training examples, gradients clipped at 1; softmax first, if asked for."""
+    rule = optax.chain(optax.clip(1.0), optax.scale_by_adam(0.9, 0.999, 1e-6))
+    examples = task.data
+
+    def init(key: Key[Array, ""]) -> State:
+        model: Any = begin(key, p)
+        return State(model, rule.init(model), jnp.zeros((), jnp.int32))
+
+    def slope(kernel: str, model: Any, chosen: Array, key: Key[Array, ""]) -> Any:
+        def loss(model: Transformer) -> Array:
+            found = logits(model, examples.train[chosen], p, kernel, key)
+            return cross_entropy(found, examples.train_labels[chosen])
+
+        return jax.grad(loss)(model)
+
+    def step(key: Key[Array, ""], state: State) -> State:
+        which, masks = jax.random.split(key)
+        chosen = jax.random.randint(which, (p.batch,), 0, examples.train.shape[0])
+        gradient = by_kernel(p, state, lambda kernel: slope(kernel, state.params, chosen, masks))
+        with jax.numpy_dtype_promotion("standard"):
+            updates, memory = rule.update(gradient, state.memory, state.params)
+        scale = rate(p, state.done)
+        params = jax.tree.map(lambda x, u: x - scale.astype(x.dtype) * u, state.params, updates)
+        return State(params, memory, state.done + 1)
+
+    return Dynamics(init, step)
+
+
+# ---------------------------------------------------------------- probes
+
+
+def probes(p: Preset) -> dict[str, Probe]:
+    """Loss and accuracy on training and test examples; the landscape, if asked for."""
+
+    def of(measure, doc: str) -> Probe:
+        return Probe(lambda task, p, state: measure(p, task, state), doc)
+
+    def outputs(state: State, x: Array) -> Array:
+        return by_kernel(p, state, lambda kernel: logits(state.params, x, p, kernel))
+
+    def on_train(p: Preset, task: Loaded, state: State) -> tuple[Array, Array]:
+        seen = task.own.seen
+        return outputs(state, task.data.train[seen]), task.data.train_labels[seen]
+
+    def on_test(p: Preset, task: Loaded, state: State) -> tuple[Array, Array]:
+        return outputs(state, task.data.test), task.data.test_labels
+
+    def accuracy(found: Array, labels: Array) -> Array:
+        return jnp.mean(jnp.argmax(found, axis=1) == labels.astype(int), dtype=jnp.float32)
+
+    found = {
+        "training_loss": of(lambda *x: cross_entropy(*on_train(*x)), "cross-entropy of training examples"),
+        "training_accuracy": of(lambda *x: accuracy(*on_train(*x)), "share of them in the right class"),
+        "test_loss": of(lambda *x: cross_entropy(*on_test(*x)), "cross-entropy of test examples"),
+        "test_accuracy": of(lambda *x: accuracy(*on_test(*x)), "share of them in the right class"),
+    }
+    if not p.plane:
+        return found
+
+    def loss(model: Transformer, task: Loaded) -> Array:
+        chosen = task.own.seen
+        found = logits(model, task.data.train[chosen], p, p.kernel)
+        return cross_entropy(found, task.data.train_labels[chosen])
+
+    return found | landscape.probes(loss, p.plane)

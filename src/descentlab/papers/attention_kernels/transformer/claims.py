@@ -1,0 +1,161 @@
+"""What the paper says of both kernels on real tasks: Gaussian attention trains faster and is smoother."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import xarray as xr
+
+from descentlab.claim import Claim, Datasets, Mutant
+from descentlab.estimate import Broken, Estimate, Interval, mean
+from descentlab.papers.attention_kernels.transformer.runs import (
+    BOTH,
+    FACTORS,
+    KERNELS,
+    TASKS,
+    TRAINING,
+    presets,
+)
+
+# ---------------------------------------------------------------- training
+
+
+def along(run: xr.Dataset, what: str) -> np.ndarray:
+    """A series by seed, mean over the records after the start."""
+    return run[what].transpose("seed", "step").values[:, 1:].mean(axis=1)
+
+
+def tuned(kernel: str, runs: Mapping[str, xr.Dataset]) -> str:
+    """The learning rate with the least training loss along the run, mean over seeds."""
+    return min(FACTORS, key=lambda rate: float(along(runs[f"{kernel}_{rate}"], "training_loss").mean()))
+
+
+def advantage(what: str, runs: Mapping[str, xr.Dataset], rates: Mapping[str, str]) -> np.ndarray:
+    """What softmax attention has more of than Gaussian at equal steps, by seed."""
+    soft, gauss = (along(runs[f"{kernel}_{rates[kernel]}"], what) for kernel in ("softmax", "gaussian"))
+    return soft - gauss
+
+
+def lead(**runs: xr.Dataset) -> Estimate:
+    """Training loss of softmax minus Gaussian attention at equal steps, each at its own learning rate."""
+    best = {kernel: tuned(kernel, runs) for kernel in KERNELS}
+    common = dict.fromkeys(KERNELS, "common")
+    notes = {
+        f"{where}_{what}_lead": float(sign * advantage(what, runs, rates).mean())
+        for where, rates in (("tuned", best), ("common", common))
+        for what, sign in (
+            ("training_loss", 1), ("test_loss", 1), ("training_accuracy", -1), ("test_accuracy", -1),
+        )
+    }  # fmt: skip
+    for kernel in KERNELS:
+        run = runs[f"{kernel}_{best[kernel]}"].isel(step=-1)
+        notes[f"{kernel}_tuned_factor"] = FACTORS[best[kernel]]
+        for what in ("training_loss", "test_loss", "test_accuracy"):
+            notes[f"{kernel}_final_{what}"] = float(run[what].mean())
+    steps = runs["softmax_common"]["step"].values
+    found = advantage("training_loss", runs, best)
+    return mean(found, range={"steps": (float(steps[1]), float(steps[-1]))}, notes=notes)
+
+
+def behind(data: Datasets) -> Datasets:
+    """Gaussian runs that are a tenth of a nat behind."""
+    return {
+        name: run.assign(training_loss=run["training_loss"] + 0.1) if name.startswith("gaussian") else run
+        for name, run in data.items()
+    }
+
+
+FASTER = tuple(
+    Claim(
+        f"gaussian_trains_faster_on_{task}",
+        "Figure 1",
+        f"On {title}, with each kernel at the better of the paper's learning rate and ten times that, the "
+        "training loss of Gaussian attention is below that of softmax attention at equal steps.",
+        lead,
+        Interval(low=0.0),
+        runs=TRAINING,
+        mutants=(Mutant("Gaussian attention a tenth of a nat behind", alter=behind),),
+        presets=presets(task),
+        margin="An order; the figure gives no number. The notes have the lead at the common rate, on test "
+        "examples, and of accuracies.",
+    )
+    for task, title in TASKS.items()
+)
+
+# ---------------------------------------------------------------- landscapes
+
+
+def roughness(plane: np.ndarray) -> float:
+    """The share of a plane's standard deviation that no quadratic explains."""
+    a, b = np.meshgrid(*(np.linspace(-1, 1, n) for n in plane.shape), indexing="ij")
+    terms = np.stack([x.ravel() for x in (np.ones_like(a), a, b, a * a, a * b, b * b)], axis=1)
+    values = plane.ravel()
+    if not np.isfinite(values).all():
+        raise Broken("the loss is not finite all over the plane.")
+    left = values - terms @ np.linalg.lstsq(terms, values, rcond=None)[0]
+    return float(left.std() / max(values.std(), 1e-30))
+
+
+def negative_share(plane: np.ndarray) -> float:
+    """The share of inner points at which the plane curves down in some direction."""
+    aa = plane[2:, 1:-1] - 2 * plane[1:-1, 1:-1] + plane[:-2, 1:-1]
+    bb = plane[1:-1, 2:] - 2 * plane[1:-1, 1:-1] + plane[1:-1, :-2]
+    ab = (plane[2:, 2:] - plane[2:, :-2] - plane[:-2, 2:] + plane[:-2, :-2]) / 4
+    least = (aa + bb) / 2 - np.sqrt(((aa - bb) / 2) ** 2 + ab**2)
+    return float((least < 0).mean())
+
+
+def planes(run: xr.Dataset, which: str) -> np.ndarray:
+    """The planes of all seeds."""
+    return run[which].transpose("seed", "along_Q", "along_K").values.astype(float)
+
+
+def over_seeds(measure: Callable[[np.ndarray], float], run: xr.Dataset, which: str) -> np.ndarray:
+    """A measure of the planes of all seeds."""
+    return np.array([measure(plane) for plane in planes(run, which)])
+
+
+def smoother(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
+    """log(roughness with softmax / roughness with Gaussian attention) on the random plane, by seed."""
+    runs = {"softmax": softmax, "gaussian": gaussian}
+    rough = {name: over_seeds(roughness, run, "random_plane") for name, run in runs.items()}
+    notes = {}
+    for name, run in runs.items():
+        notes[f"{name}_roughness"] = float(rough[name].mean())
+        notes[f"{name}_roughness_top_plane"] = float(over_seeds(roughness, run, "top_plane").mean())
+        notes[f"{name}_negative_share"] = float(over_seeds(negative_share, run, "random_plane").mean())
+        for block, letter in enumerate("QK"):
+            for end, word in enumerate(("least", "largest")):
+                value = run["eigenvalues"].isel(block=block, end=end).mean()
+                notes[f"{name}_{word}_eigenvalue_{letter}"] = float(value)
+    size = {"points": (1.0, float(planes(softmax, "random_plane").shape[1]) ** 2)}
+    return mean(np.log(rough["softmax"] / rough["gaussian"]), range=size, notes=notes)
+
+
+def swapped(data: Datasets) -> Datasets:
+    """A Gaussian landscape with a wave of the loss's own size on it."""
+    run = data["gaussian"]
+    plane = run["random_plane"]
+    wave = xr.DataArray(np.cos(np.pi * np.arange(plane.sizes["along_Q"])), dims="along_Q")
+    size = 10 * plane.std(["along_Q", "along_K"])
+    return {**data, "gaussian": run.assign(random_plane=plane + size * wave)}
+
+
+SMOOTHER = tuple(
+    Claim(
+        f"gaussian_landscape_is_smoother_on_{task}",
+        "Figure 3",
+        f"On {title}, after the same training with softmax attention and some more steps with either kernel, "
+        "the loss on a random plane of W^Q and W^K is less rough with Gaussian attention: less of it is left "
+        "over by the best quadratic.",
+        smoother,
+        Interval(low=0.0),
+        runs=BOTH,
+        mutants=(Mutant("Gaussian landscape with waves", alter=swapped),),
+        presets=presets(task, "landscape"),
+        margin="An order; the figure gives no number. The notes have the plane of the top eigenvectors, the "
+        "share of points that curve down, and the extreme eigenvalues.",
+    )
+    for task, title in TASKS.items()
+)
+
+CLAIMS = FASTER + SMOOTHER

@@ -1,0 +1,82 @@
+"""Figures 1 and 3: both kernels on real tasks, and their landscapes."""
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure as Canvas
+
+from descentlab.paper import Figure
+from descentlab.papers.attention_kernels.transformer.claims import planes, roughness
+from descentlab.papers.attention_kernels.transformer.runs import BOTH, KERNELS, TASKS, TRAINING, presets
+from descentlab.plot import BLUE, VERMILION, band, legend, panels, style
+
+COLOURS = {"softmax": BLUE, "gaussian": VERMILION}
+STYLES = {"common": ("-", "paper's rate"), "larger": ((0, (3, 1.5)), "ten times that")}
+SERIES = {
+    "training_loss": "training loss", "test_loss": "test loss", "test_accuracy": "test accuracy",
+}  # fmt: skip
+
+
+@style()
+def draw_training(**runs: xr.Dataset) -> Canvas:
+    """Figure 1: loss and accuracy of both kernels along training."""
+    figure, axes = panels(1, len(SERIES), (2.3, 2.2))
+    for ax, (name, title) in zip(axes[0], SERIES.items(), strict=True):
+        for kernel, colour in COLOURS.items():
+            for rate, (line, words) in STYLES.items():
+                label = f"{KERNELS[kernel]}, {words}"
+                band(ax, runs[f"{kernel}_{rate}"][name], label, colour, linestyle=line)
+        ax.set(xlabel="step", title=title)
+    legend(figure, columns=4)
+    return figure
+
+
+@style()
+def draw_landscapes(**runs: xr.Dataset) -> Canvas:
+    """Figure 3: the loss over both planes, contours and surfaces, first seed."""
+    figure, axes = panels(2, 4, (1.9, 1.9))
+    kinds = {"random_plane": "random", "top_plane": "top eigenvectors"}
+    for row, (kernel, title) in enumerate(KERNELS.items()):
+        for column, (which, words) in enumerate(kinds.items()):
+            plane = planes(runs[kernel], which)[0]
+            side = np.linspace(-1, 1, len(plane))
+            ax = axes[row, 2 * column]
+            ax.contourf(side, side, plane.T, levels=12, cmap="viridis")
+            ax.contour(side, side, plane.T, levels=12, colors="white", linewidths=0.3)
+            ax.set(
+                title=f"{title}, {words}",
+                xlabel="$W^Q$",
+                ylabel="$W^K$",
+                xticks=[-1, 0, 1],
+                yticks=[-1, 0, 1],
+            )
+            axes[row, 2 * column + 1].remove()
+            surface = figure.add_subplot(2, 4, 4 * row + 2 * column + 2, projection="3d")
+            surface.plot_surface(*np.meshgrid(side, side, indexing="ij"), plane, cmap="viridis", linewidth=0)
+            surface.set_title(f"roughness {roughness(plane):.2g}", fontsize="small")
+            surface.tick_params(labelsize=5, pad=-3)
+    return figure
+
+
+FIGURES = tuple(
+    Figure(
+        f"figure_1_{task}",
+        f"{title} with softmax and with Gaussian attention, at the paper's learning rate and at ten times "
+        "that: median and range over seeds.",
+        draw_training,
+        runs=TRAINING,
+        claims=(f"gaussian_trains_faster_on_{task}",),
+        presets=presets(task),
+    )
+    for task, title in TASKS.items()
+) + tuple(
+    Figure(
+        f"figure_3_{task}",
+        f"Loss landscapes on {title} over a direction of W^Q and one of W^K, random and filter-normalised or "
+        "the top eigenvectors of the Hessian in each block; first seed.",
+        draw_landscapes,
+        runs=BOTH,
+        claims=(f"gaussian_landscape_is_smoother_on_{task}",),
+        presets=presets(task, "landscape"),
+    )
+    for task, title in TASKS.items()
+)

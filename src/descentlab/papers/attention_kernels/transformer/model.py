@@ -1,0 +1,168 @@
+"""A small transformer with softmax or Gaussian attention, for one sequence of tokens at a time.
+
+Attention goes through the queries in chunks and forgets the scores of a chunk once it has its outputs;
+backward it makes them again. So memory is linear in the length, and the numbers are those of the plain form.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key, ScalarLike
+
+Kernel = str
+
+
+def weights(
+    q: Float[Array, "H m d"], k: Float[Array, "H n d"], there: Bool[Array, " n"], kernel: Kernel
+) -> Float[Array, "H m n"]:
+    """How much m queries look at n keys: softmax(q k' / sqrt(d)), or exp(-|q - k|^2 / (2 sqrt(d)))."""
+    C = jnp.einsum("hmd,hnd->hmn", q, k)
+    if kernel == "gaussian":
+        C = C - 0.5 * (jnp.sum(q**2, axis=-1)[:, :, None] + jnp.sum(k**2, axis=-1)[:, None, :])
+    C = C / jnp.asarray(q.shape[-1] ** 0.5, C.dtype)
+    if kernel == "gaussian":
+        return jnp.where(there[None, None, :], jnp.exp(C), 0.0)
+    return jax.nn.softmax(jnp.where(there[None, None, :], C, -jnp.inf), axis=-1)
+
+
+def attend(
+    q: Float[Array, "H n d"],
+    k: Float[Array, "H n d"],
+    v: Float[Array, "H n d"],
+    there: Bool[Array, " n"],
+    kernel: Kernel,
+    chunk: int = 0,
+    drop: Callable[[Array, Array], Array] = lambda number, S: S,
+) -> Float[Array, "H n d"]:
+    """S v, `chunk` queries at a time (0: all at once); `drop(number, S)` thins the weights of a chunk."""
+    H, n, d = q.shape
+
+    def rows(number: Array, part: Array) -> Array:
+        return jnp.einsum("hmn,hnd->hmd", drop(number, weights(part, k, there, kernel)), v)
+
+    if not chunk or chunk >= n:
+        return rows(jnp.zeros((), int), q)
+    count = -(-n // chunk)
+    padded = jnp.pad(q, ((0, 0), (0, count * chunk - n), (0, 0)))
+    parts = jnp.moveaxis(padded.reshape(H, count, chunk, d), 1, 0)
+    found = jax.lax.map(lambda x: jax.checkpoint(rows)(*x), (jnp.arange(count), parts))
+    return jnp.moveaxis(found, 0, 1).reshape(H, count * chunk, d)[:, :n]
+
+
+def thinned(key: Key[Array, ""] | None, x: Array, rate: ScalarLike) -> Array:
+    """Dropout, none without a key."""
+    if key is None:
+        return x
+    kept = 1 - jnp.asarray(rate, x.dtype)
+    return jnp.where(jax.random.bernoulli(key, kept, x.shape), x / kept, 0.0)
+
+
+class Layer(eqx.Module):
+    """Attention and a small network, each behind a LayerNorm and beside a shortcut."""
+
+    before_attention: eqx.nn.LayerNorm
+    before_network: eqx.nn.LayerNorm
+    W_Q: Float[Array, "H D d"]
+    W_K: Float[Array, "H D d"]
+    W_V: Float[Array, "H D d"]
+    W_O: Float[Array, "H d D"]
+    inner: eqx.nn.Linear
+    outer: eqx.nn.Linear
+
+    def __init__(self, D: int, H: int, width: int, key: Key[Array, ""], dtype=jnp.float32) -> None:
+        keys = jax.random.split(key, 6)
+        d = D // H
+
+        def draw(key: Key[Array, ""], *shape: int) -> Array:
+            return jax.random.normal(key, shape, dtype) / D**0.5
+
+        self.before_attention = eqx.nn.LayerNorm(D, dtype=dtype)
+        self.before_network = eqx.nn.LayerNorm(D, dtype=dtype)
+        self.W_Q, self.W_K, self.W_V = (draw(key, H, D, d) for key in keys[:3])
+        self.W_O = draw(keys[3], H, d, D)
+        self.inner = eqx.nn.Linear(D, width, key=keys[4], dtype=dtype)
+        self.outer = eqx.nn.Linear(width, D, key=keys[5], dtype=dtype)
+
+    def __call__(
+        self,
+        x: Float[Array, "n D"],
+        there: Bool[Array, " n"],
+        kernel: Kernel,
+        chunk: int,
+        key: Key[Array, ""] | None,
+        rate: ScalarLike,
+    ) -> Float[Array, "n D"]:
+        """One more round of attention."""
+        keys = [None] * 3 if key is None else list(jax.random.split(key, 3))
+        z = jax.vmap(self.before_attention)(x)
+        q, k, v = (jnp.einsum("nD,hDd->hnd", z, W) for W in (self.W_Q, self.W_K, self.W_V))
+
+        def drop(number: Array, S: Array) -> Array:
+            return thinned(None if keys[0] is None else jax.random.fold_in(keys[0], number), S, rate)
+
+        mixed = attend(q, k, v, there, kernel, chunk, drop)
+        x = x + thinned(keys[1], jnp.einsum("hnd,hdD->nD", mixed, self.W_O), rate)
+        z = jax.vmap(self.before_network)(x)
+        return x + thinned(keys[2], jax.vmap(self.outer)(jax.nn.gelu(jax.vmap(self.inner)(z))), rate)
+
+
+class Transformer(eqx.Module):
+    """Tokens, or small patches of grey levels, with learned positions; layers; their mean; a head."""
+
+    embedding: Float[Array, "vocabulary D"]
+    positions: Float[Array, "n D"]
+    layers: list[Layer]
+    after: eqx.nn.LayerNorm
+    hidden: eqx.nn.Linear
+    head: eqx.nn.Linear
+
+    def __init__(
+        self, vocabulary: int, length: int, layers: int, D: int, H: int, width: int, key: Key[Array, ""],
+        dtype=jnp.float32,
+    ) -> None:  # fmt: skip
+        keys = jax.random.split(key, 4 + layers)
+        self.embedding = 0.02 * jax.random.normal(keys[0], (vocabulary, D), dtype)
+        self.positions = 0.02 * jax.random.normal(keys[1], (length, D), dtype)
+        self.layers = [Layer(D, H, width, one, dtype) for one in keys[4:]]
+        self.after = eqx.nn.LayerNorm(D, dtype=dtype)
+        self.hidden = eqx.nn.Linear(D, width, key=keys[2], dtype=dtype)
+        self.head = eqx.nn.Linear(width, 2, key=keys[3], dtype=dtype)
+
+    def __call__(
+        self,
+        x: Float[Array, "n D"],
+        there: Bool[Array, " n"],
+        kernel: Kernel,
+        chunk: int = 0,
+        key: Key[Array, ""] | None = None,
+        rate: ScalarLike = 0.0,
+    ) -> Float[Array, " 2"]:
+        """The logits of the two classes of an embedded sequence; only positions that are `there` count."""
+        keys = [None] * len(self.layers) if key is None else list(jax.random.split(key, len(self.layers)))
+        x = x + self.positions
+        for layer, own in zip(self.layers, keys, strict=True):
+            x = layer(x, there, kernel, chunk, own, rate)
+        z = jnp.where(there[:, None], jax.vmap(self.after)(x), 0.0)
+        pooled = jnp.sum(z, axis=0) / jnp.maximum(jnp.sum(there, dtype=z.dtype), 1.0)
+        return self.head(jax.nn.gelu(self.hidden(pooled)))
+
+
+def embedded_words(model: Transformer, tokens: Array) -> tuple[Float[Array, "n D"], Bool[Array, " n"]]:
+    """A text of tokens; 0 is padding."""
+    return model.embedding[tokens.astype(int)], tokens > 0
+
+
+def embedded_pixels(model: Transformer, grey: Array) -> tuple[Float[Array, "n D"], Bool[Array, " n"]]:
+    """An image as a sequence of grey levels, each a token."""
+    return model.embedding[grey[:, 0].astype(int)], jnp.ones(grey.shape[0], bool)
+
+
+def embedded_patches(model: Transformer, grey: Array) -> tuple[Float[Array, "n D"], Bool[Array, " n"]]:
+    """An image as a sequence of patches: their grey levels times a row of the embedding each, which adds up.
+
+    Rows start 50 times larger than those of tokens, so that the levels, which are mostly 0, are seen.
+    """
+    levels = grey.astype(model.embedding.dtype) / 255
+    return levels @ (50.0 * model.embedding), jnp.ones(grey.shape[0], bool)
