@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LONG_SECONDS = 120
 QUIET_SECONDS = 10
+MANY_STEPS, MANY_DEAR_STEPS = 10**6, 10**5  # worth timing beforehand; dear ones go through data
 EARLY = 0.02  # of the work
 
 
@@ -125,10 +126,11 @@ class Overview(_Screen):
         from descentlab.rollout import seconds_per_step
 
         work = sum(p.steps for p in missing)  # type: ignore[attr-defined]
-        if work * seeds < 10**6:
+        system = paper.system_of(missing[0])
+        if work * seeds < (MANY_STEPS if system.data is None else MANY_DEAR_STEPS):
             return
         self.say(f"timing {label(paper.name, missing[:1])} ...")
-        seconds = work * seconds_per_step(paper.system_of(missing[0]), missing[0], seeds)
+        seconds = work * seconds_per_step(system, missing[0], seeds)
         if seconds > LONG_SECONDS:
             self.say(
                 f"about {seconds / 60:.0f} minutes on this machine; a stop loses at most a few seconds of it"

@@ -371,7 +371,7 @@ def measured(p: noisy.Preset, task: noisy.Task, w: noisy.Weights) -> dict[str, A
 
 
 def test_records_are_what_they_say():
-    p = SMALL.replace(n=7, n_test=40)
+    p = MANY
     task, full = task_of(p), full_weights(p)
     found = measured(p, task, reduced(full))
     train, test = (np.asarray(printed_margins(full, part)) for part in task)

@@ -71,6 +71,7 @@ def judge(
     recorded = expectations(expect) if expect else {}
     fleet = processes(workers)
     with Overview(Store(store)) as view:
+        view.plan(found, experiment.needed(settings, found.claims_of(preset)), seeds)
         verdicts = experiment.judge_paper(found, preset, settings, seeds, Store(store), view, fleet)
     shown = [v for v in verdicts if v.claim in wanted]
     if json_:

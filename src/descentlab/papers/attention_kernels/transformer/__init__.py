@@ -89,9 +89,9 @@ _TINY = {"n_train": 256, "n_test": 32, "D": 16, "width": 16, "batch": 8, "steps"
 _TWO_STAGES = {"steps": 200, "softmax_steps": 150, "eta": 1e-3, "plane": 11, "n_test": 64, "evaluations": 5}
 # The closest public set-up to the paper's: days on two cores.
 _LONG = {"steps": 50_000, "with_dropout": True, "dropout": 0.1, "chunk": 128, "evaluations": 100}
-_LONG_TEXTS = _IMDB.replace(_LONG, length=4000, batch=32, warmup=80, n_test=5000)
+_LONG_TEXTS = _IMDB.replace(_LONG, length=4000, batch=32, warmup=80, n_test=500)
 _LONG_CONTOURS = Preset(task="pathfinder", batch=128, eta=2e-4, warmup=312).replace(
-    _LONG, n_train=160_000, n_test=20_000
+    _LONG, n_train=160_000, n_test=2000
 )
 _LATE = {"steps": 20_500, "softmax_steps": 20_000, "plane": 51, "n_test": 256}
 PRESETS = {

@@ -12,6 +12,7 @@ from descentlab.spread import Bounds
 
 PRESETS = ("mnist_tiny", "mnist", "mnist_paper")
 RUNS: dict[str, dict[str, Any]] = {"relu": {"activation": "relu"}, "leaky": {"activation": "leaky_relu"}}
+BLOCK = 9  # patches that are pooled together
 EDGE = 9  # the first and the last nine patches: the top and the bottom line
 RECOVERED = 0.5  # of a row's error, which is 16/9 for uniform attention
 UNTRAINED = Mutant("hardly trained", settings={"eta": 1e-9})
@@ -51,6 +52,20 @@ def row_errors(run: xr.Dataset) -> np.ndarray:
     return run["row_error"].isel(step=-1).transpose("seed", "patch").values
 
 
+def hits(run: xr.Dataset) -> np.ndarray:
+    """The share of the largest entries of each row of S that are where S* has its own, by seed and patch."""
+    S, T = (
+        run[name].transpose("seed", "row", "column").values for name in ("attention", "teacher_attention")
+    )
+    largest = np.argsort(S, axis=2)[:, :, -BLOCK:]
+    return (np.take_along_axis(T, largest, axis=2) > 0).mean(axis=2)
+
+
+def inner_hits(run: xr.Dataset) -> np.ndarray:
+    """The mean share of hits in the rows between the first and the last nine."""
+    return hits(run)[:, EDGE:-EDGE].mean(axis=1)
+
+
 def inner_recovered(run: xr.Dataset) -> np.ndarray:
     """The share of rows between the first and last nine that are recovered."""
     return (row_errors(run)[:, EDGE:-EDGE] < RECOVERED).mean(axis=1)
@@ -70,6 +85,8 @@ def background(relu: xr.Dataset, leaky: xr.Dataset) -> Estimate:
         ink, errors = run["ink"].values, row_errors(run)
         ranks = [np.corrcoef(_ranks(a), _ranks(b))[0, 1] for a, b in zip(ink, errors, strict=True)]
         notes[f"{name}_rank_correlation_of_ink_and_error"] = float(np.mean(ranks))
+        notes[f"{name}_hits_in_these_rows"] = float(np.delete(hits(run), np.s_[EDGE:-EDGE], axis=1).mean())
+        notes[f"{name}_hits_in_other_rows"] = float(inner_hits(run).mean())
         notes[f"{name}_least_ink_of_a_recovered_row"] = float(ink[errors < RECOVERED].min(initial=1.0))
         notes[f"{name}_most_ink_of_a_failed_row"] = float(ink[errors >= RECOVERED].max(initial=0.0))
     return mean(np.minimum(*failed.values()), range=over_steps(relu), notes=notes)
@@ -81,7 +98,10 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 def as_the_teacher(data: Datasets) -> Datasets:
     """Students whose attention is the teacher's."""
-    return {name: run.assign(row_error=0.0 * run["row_error"]) for name, run in data.items()}
+    return {
+        name: run.assign(row_error=0.0 * run["row_error"], attention=run["teacher_attention"])
+        for name, run in data.items()
+    }
 
 
 def claim(
@@ -124,6 +144,16 @@ CLAIMS = (
         Interval(low=0.9),
         UNTRAINED,
         "A row of uniform attention differs by 16/9; a tenth of the rows may be background at the sides.",
+    ),
+    claim(
+        "mnist_attention_recovers_pattern",
+        "nine in ten of the nine largest entries of a row of S are where S* has its nine, in the rows between "
+        "the first and the last nine.",
+        worse_of(inner_hits, np.minimum),
+        Interval(low=0.9),
+        UNTRAINED,
+        "What the heatmap shows; chance gives one in nine. Added after a look at the figure, beside the "
+        "claim about values.",
     ),
     claim(
         "mnist_background_patches_fail",

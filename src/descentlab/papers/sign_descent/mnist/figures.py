@@ -22,14 +22,14 @@ def draw(**data: xr.Dataset) -> Canvas:
     axes[0, 0].imshow(np.vstack(rows), cmap="gray", vmin=-0.2, vmax=0.3)
     axes[0, 0].set(xticks=[], yticks=[], title=f"samples, noise {NOISES[1]:g}")
     for name, colour in COLOURS.items():
-        last = data[f"{name}_{len(NOISES) - 1}"]
+        last = data[f"{name}_{len(NOISES) - 1}"].isel(step=slice(1, None))
         band(axes[0, 1], last["training_loss"], color=colour, label=TITLES[name])
         for ax, what in ((axes[0, 2], "test_loss"), (axes[0, 3], "test_error")):
             found = np.array([once_fit(data[f"{name}_{i}"], what) for i in range(len(NOISES))])
             ax.plot(NOISES, found.mean(axis=1), color=colour, marker="o", ms=3)
             ax.plot(np.repeat(NOISES, found.shape[1]), found.ravel(), ".", color=colour, ms=2, alpha=0.5)
     axes[0, 1].axhline(FIT, color="0.5", lw=0.7, ls=":")
-    axes[0, 1].set(xscale="symlog", yscale="log", xlabel="step", title=f"training loss, noise {NOISES[-1]:g}")
+    axes[0, 1].set(xscale="log", yscale="log", xlabel="step", title=f"training loss, noise {NOISES[-1]:g}")
     for ax, title in ((axes[0, 2], f"test loss at training loss {FIT}"), (axes[0, 3], "test error there")):
         ax.set(xscale="log", xlabel="norm of the noise patch", title=title)
         ax.set_xticks(NOISES, [f"{x:g}" for x in NOISES])

@@ -1,0 +1,1196 @@
+"""attention_kernels on real tasks: the transformer, its training, its landscapes, and what is claimed.
+
+Attention is held against plain loops, logits and gradients against a second model without heads in parallel,
+chunks or batches, Adam against its formula, eigenvalues against dense Hessians.
+"""
+
+import functools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+from descentlab import paper
+from descentlab.claim import Claim, Outcome, judge
+from descentlab.curvature import extremes_with_vector
+from descentlab.data import imdb, pathfinder
+from descentlab.estimate import Broken
+from descentlab.papers.attention_kernels import model as one_layer
+from descentlab.papers.attention_kernels import transformer as tr
+from descentlab.papers.attention_kernels.transformer import claims, figures, landscape, model, runs
+from descentlab.preset import SettingError
+from descentlab.rollout import Checkpoint, rollout
+from descentlab.system import Loaded
+
+KERNELS = ("softmax", "gaussian")
+by_kernel = pytest.mark.parametrize("kernel", KERNELS)
+PAPER = paper.load("attention_kernels")
+# One layer and few numbers: programs that compile fast, and Hessians of 16 rows.
+SMALL = tr.PRESETS["pathfinder_landscape_tiny"].replace(
+    layers=1, D=4, width=5, n_train=16, n_test=6, batch=3, steps=6, softmax_steps=3, warmup=2.0, eta=0.01,
+    plane=3, evaluations=3,
+)  # fmt: skip
+GAUSSIAN = SMALL.replace(kernel="gaussian")
+SOFTMAX = SMALL.replace(plane=0)
+SYSTEM = PAPER.system_of(SMALL)
+KEYS = jax.random.split(jax.random.key(11), 1)
+
+
+def normals(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def numbers(tree: Any) -> Any:
+    """The leaves as NumPy's, in double precision."""
+    return jax.tree.map(lambda x: np.asarray(x, float), tree)
+
+
+# ---------------------------------------------------------------- the plain definitions
+
+
+def plain_weights(q: np.ndarray, k: np.ndarray, there: np.ndarray, kernel: str) -> np.ndarray:
+    """How much queries look at keys, entry by entry."""
+    (H, m, d), n = q.shape, k.shape[1]
+    found = np.zeros((H, m, n))
+    for h in range(H):
+        for i in range(m):
+            for j in range(n):
+                if there[j] and kernel == "softmax":
+                    found[h, i, j] = math.exp(q[h, i] @ k[h, j] / math.sqrt(d))
+                elif there[j]:
+                    gap = sum((q[h, i, c] - k[h, j, c]) ** 2 for c in range(d))
+                    found[h, i, j] = math.exp(-gap / (2 * math.sqrt(d)))
+            if kernel == "softmax":
+                found[h, i] /= sum(found[h, i])
+    return found
+
+
+def plain_norm(x: Any, own: Any) -> Any:
+    centred = x - jnp.mean(x, axis=1, keepdims=True)
+    size = jnp.sqrt(jnp.mean(centred**2, axis=1, keepdims=True) + 1e-5)
+    return centred / size * own.weight[None, :] + own.bias[None, :]
+
+
+def plain_gelu(x: Any) -> Any:
+    return 0.5 * x * (1 + jnp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def plain_logits(w: Any, x: Any, there: Any, kernel: str) -> Any:
+    """The logits of one embedded sequence, head by head, with all scores at once."""
+    x = x + w.positions
+    for layer in w.layers:
+        z = plain_norm(x, layer.before_attention)
+        for W_Q, W_K, W_V, W_O in zip(layer.W_Q, layer.W_K, layer.W_V, layer.W_O, strict=True):
+            q, k = z @ W_Q, z @ W_K
+            if kernel == "softmax":
+                S = jnp.exp(q @ k.T / math.sqrt(q.shape[1])) * there[None, :]
+                S = S / jnp.sum(S, axis=1, keepdims=True)
+            else:
+                gaps = jnp.sum((q[:, None] - k[None]) ** 2, axis=2)
+                S = jnp.exp(-gaps / (2 * math.sqrt(q.shape[1]))) * there[None, :]
+            x = x + S @ (z @ W_V) @ W_O
+        z = plain_norm(x, layer.before_network)
+        inner = plain_gelu(z @ layer.inner.weight.T + layer.inner.bias[None, :])
+        x = x + inner @ layer.outer.weight.T + layer.outer.bias[None, :]
+    pooled = jnp.sum(plain_norm(x, w.after) * there[:, None], axis=0) / jnp.sum(there)
+    return w.head.weight @ plain_gelu(w.hidden.weight @ pooled + w.hidden.bias) + w.head.bias
+
+
+def plain_loss(w: Any, patches: Any, labels: Any, kernel: str) -> Any:
+    """The mean cross-entropy of images, one after another, and its logits."""
+    everywhere, found = jnp.ones(patches.shape[1]), []
+    for image in patches:
+        found.append(plain_logits(w, image / 255 @ (50 * w.embedding), everywhere, kernel))
+    logits = jnp.stack(found)
+    right = jnp.sum(logits * jax.nn.one_hot(labels, 2, dtype=logits.dtype), axis=1)
+    return jnp.mean(jnp.log(jnp.sum(jnp.exp(logits), axis=1)) - right), logits
+
+
+plain = jax.jit(plain_loss, static_argnums=3)
+plain_slope = jax.jit(jax.grad(lambda *x: plain_loss(*x)[0]), static_argnums=3)
+
+
+# ---------------------------------------------------------------- attention
+
+H, N, d = 2, 8, 3
+Q, K, V, TARGET = (normals(seed, H, N, d) for seed in range(4))
+ALL = np.ones(N, bool)
+SOME = np.array([True, True, False, True, True, False, False, True])
+by_mask = pytest.mark.parametrize("there", [ALL, SOME], ids=["all", "some"])
+
+
+@by_kernel
+@by_mask
+def test_weights_are_those_of_plain_loops(kernel: str, there: np.ndarray):
+    found = np.asarray(model.weights(jnp.asarray(Q[:, :5]), jnp.asarray(K), jnp.asarray(there), kernel))
+    np.testing.assert_allclose(found, plain_weights(Q[:, :5], K, there, kernel), rtol=1e-12)
+    assert not found[:, :, ~there].any()
+    assert found[:, :, there].min() > 0
+    assert found.max() <= 1
+    sums = found.sum(axis=2)
+    if kernel == "softmax":
+        np.testing.assert_allclose(sums, 1, rtol=1e-14)
+    else:
+        assert np.abs(sums - 1).min() > 1e-3
+
+
+def test_a_gaussian_query_on_its_key_weighs_one_and_keys_far_away_nothing():
+    keys = jnp.asarray(np.stack([Q[0], Q[0] + 1e3]))
+    found = np.asarray(model.weights(jnp.asarray(Q[:1].repeat(2, 0)), keys, jnp.asarray(ALL), "gaussian"))
+    np.testing.assert_allclose(np.diagonal(found[0]), 1, rtol=1e-14)
+    assert not found[1].any()
+
+
+def test_large_scores_give_finite_weights():
+    q, k = (jnp.asarray(1e4 * x, jnp.float32) for x in (Q, K))
+    for kernel in KERNELS:
+        found = model.weights(q, k, jnp.asarray(SOME), kernel)
+        assert found.dtype == jnp.float32
+        assert np.isfinite(found).all()
+
+
+@by_kernel
+def test_weights_are_those_of_the_single_layer_on_the_same_projections(kernel: str):
+    W_Q, W_K, X = normals(5, H, 4, d), normals(6, H, 4, d), normals(7, 1, N, 4)
+    w = one_layer.Weights(*(jnp.asarray(W) for W in (W_Q, W_K, W_Q)))
+    expected = one_layer.attention(w, jnp.asarray(X), kernel)[0]
+    q, k = (jnp.asarray(np.stack([X[0] @ W[h] for h in range(H)])) for W in (W_Q, W_K))
+    np.testing.assert_allclose(model.weights(q, k, jnp.asarray(ALL), kernel), expected, rtol=1e-12)
+
+
+@functools.partial(jax.jit, static_argnums=(4, 5))
+def attended(q: Any, k: Any, v: Any, there: Any, kernel: str, chunk: int) -> Any:
+    """Outputs, and slopes of a sum of them in queries, keys and values."""
+
+    def total(q: Any, k: Any, v: Any) -> Any:
+        out = model.attend(q, k, v, there, kernel, chunk)
+        return jnp.sum(out * jnp.asarray(TARGET)), out
+
+    slopes, out = jax.grad(total, argnums=(0, 1, 2), has_aux=True)(q, k, v)
+    return out, slopes
+
+
+@by_kernel
+@pytest.mark.parametrize("chunk", [1, 3, 4, N, 100])
+def test_chunks_change_neither_outputs_nor_slopes(kernel: str, chunk: int):
+    for there in (ALL, SOME):
+        out, slopes = attended(Q, K, V, there, kernel, chunk)
+        S = plain_weights(Q, K, there, kernel)
+        np.testing.assert_allclose(out, S @ V, rtol=1e-11, atol=1e-13)
+        _, expected = attended(Q, K, V, there, kernel, 0)
+        for own, whole in zip(slopes, expected, strict=True):
+            np.testing.assert_allclose(own, whole, rtol=1e-11, atol=1e-13)
+        # In the values, outputs are linear; what is masked has no slope in keys and values.
+        np.testing.assert_allclose(slopes[2], S.transpose(0, 2, 1) @ TARGET, rtol=1e-11, atol=1e-13)
+        assert not np.asarray(slopes[1])[:, ~there].any()
+        assert np.abs(slopes[0]).min() > 0
+
+
+@by_kernel
+@pytest.mark.parametrize("chunk", [0, 3, 4])
+def test_weights_are_thinned_chunk_by_chunk_in_order(kernel: str, chunk: int):
+    rows = chunk or N
+    masks = np.random.default_rng(8).integers(0, 2, (-(-N // rows), H, rows, N)).astype(float)
+    drop = jnp.asarray(masks)
+    found = model.attend(
+        *(jnp.asarray(x) for x in (Q, K, V, SOME)), kernel, chunk, lambda number, S: S * drop[number]
+    )
+    kept = np.concatenate(list(masks), axis=1)[:, :N]
+    expected = (plain_weights(Q, K, SOME, kernel) * kept) @ V
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
+
+
+def arrays_inside(jaxpr: Any) -> Iterator[tuple[int, str]]:
+    """Bytes and shape of everything a program computes, in loops and branches too."""
+    for equation in jaxpr.eqns:
+        for own in (v.aval for v in equation.outvars if hasattr(v.aval, "shape")):
+            yield math.prod(own.shape) * own.dtype.itemsize, str(own)
+        for part in jax.tree.leaves(equation.params, is_leaf=lambda x: hasattr(x, "eqns")):
+            part = getattr(part, "jaxpr", part)
+            if hasattr(part, "eqns"):
+                yield from arrays_inside(part)
+
+
+@by_kernel
+def test_memory_of_chunks_is_linear_in_the_length(kernel: str):
+    def largest(n: int, chunk: int) -> int:
+        shape = jax.ShapeDtypeStruct((H, n, d), jnp.float32)
+
+        def slopes(q: Any, k: Any, v: Any) -> Any:
+            there = jnp.ones(n, bool)
+            return jax.grad(lambda *x: jnp.sum(model.attend(*x, there, kernel, chunk)), (0, 1, 2))(q, k, v)
+
+        return max(arrays_inside(jax.make_jaxpr(slopes)(shape, shape, shape).jaxpr))[0]
+
+    assert largest(512, 16) == H * 16 * 512 * 4
+    assert largest(2048, 16) == 4 * largest(512, 16)
+    assert largest(2048, 0) == 16 * largest(512, 0) == H * 2048**2 * 4
+
+
+def test_compiled_chunks_need_a_fraction_of_the_memory():
+    shape, n = jax.ShapeDtypeStruct((H, 512, d), jnp.float32), 512
+
+    def needed(chunk: int) -> int:
+        def slopes(q: Any, k: Any, v: Any) -> Any:
+            return jax.grad(lambda *x: jnp.sum(model.attend(*x, jnp.ones(n, bool), "softmax", chunk)))(
+                q, k, v
+            )
+
+        analysis: Any = jax.jit(slopes).lower(shape, shape, shape).compile().memory_analysis()
+        return analysis.temp_size_in_bytes
+
+    assert needed(0) >= H * n * n * 4
+    assert needed(16) < needed(0) / 4
+
+
+# ---------------------------------------------------------------- dropout
+
+
+def test_dropout_keeps_its_share_and_the_mean():
+    x = jnp.ones((200, 100), jnp.float32)
+    key = jax.random.key(2)
+    for rate in (0.1, jnp.asarray(0.1)):  # a number, or a leaf of a preset inside a program
+        found = model.thinned(key, x, rate)
+        assert found.dtype == jnp.float32
+        assert np.unique(found) == pytest.approx([0, 1 / 0.9])
+        assert float(found.mean()) == pytest.approx(1, abs=6 * math.sqrt(0.1 / 0.9 / x.size))
+    np.testing.assert_array_equal(model.thinned(key, x, 0.0), x)
+    np.testing.assert_array_equal(model.thinned(None, x, 0.5), x)
+
+
+# ---------------------------------------------------------------- the model
+
+TEXT = np.array([3, 1, 4, 1, 5, 0, 0, 0], np.uint8)
+start = jax.jit(
+    lambda key, length: model.Transformer(7, length, 2, 6, 3, 5, key, jnp.float64), static_argnums=1
+)
+
+
+@functools.cache
+def reader(length: int = 8) -> model.Transformer:
+    """A model of texts in double precision, with two layers and three heads, away from its start."""
+    found = start(jax.random.key(1), 8)
+    leaves, tree = jax.tree.flatten(found)
+    moved = [x + 0.3 * jnp.asarray(normals(i, *x.shape)) for i, x in enumerate(leaves)]
+    found = jax.tree.unflatten(tree, moved)
+    return eqx.tree_at(lambda m: m.positions, found, found.positions[:length])
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def read(w: model.Transformer, text: Any, kernel: str, chunk: int = 0) -> Any:
+    return w(*model.embedded_words(w, text), kernel, chunk)
+
+
+@by_kernel
+@pytest.mark.parametrize("chunk", [0, 3])
+def test_logits_are_those_of_the_plain_model(kernel: str, chunk: int):
+    w = reader()
+    for text in (TEXT, TEXT[::-1].copy(), np.arange(1, 9, dtype=np.uint8) % 7):
+        there = jnp.asarray(text > 0, float)
+        expected = plain_logits(w, w.embedding[text.astype(int)], there, kernel)
+        np.testing.assert_allclose(read(w, text, kernel, chunk), expected, rtol=1e-11, atol=1e-12)
+
+
+@by_kernel
+def test_padding_does_not_matter(kernel: str):
+    w = reader()
+    whole = read(w, TEXT, kernel)
+    for length in (5, 6):
+        np.testing.assert_allclose(read(reader(length), TEXT[:length], kernel), whole, rtol=1e-12)
+    slope = jax.jit(jax.grad(lambda w: jnp.sum(read(w, TEXT, kernel))))(w)
+    # Not even to the slopes: neither in the row of byte 0, nor in positions after the text.
+    used = [3, 1, 4, 5]
+    assert np.abs(slope.embedding[np.array(used)]).min() > 0
+    assert not np.delete(np.asarray(slope.embedding), used, axis=0).any()
+    assert np.abs(slope.positions[:5]).min() > 0
+    assert not np.asarray(slope.positions[5:]).any()
+
+
+@by_kernel
+def test_every_byte_of_a_text_and_its_place_matter(kernel: str):
+    whole = np.asarray(read(reader(), TEXT, kernel))
+    for i in range(5):
+        other = TEXT.copy()
+        other[i] = 6
+        assert np.abs(read(reader(), other, kernel) - whole).max() > 1e-6
+    swapped = TEXT[np.array([1, 0, 2, 3, 4, 5, 6, 7])]
+    assert np.abs(read(reader(), swapped, kernel) - whole).max() > 1e-6
+
+
+def test_pixels_and_patches_are_embedded_by_hand():
+    w = reader()
+    E = np.asarray(w.embedding)
+    grey = np.array([[2], [0], [6]], np.uint8)
+    found, there = model.embedded_pixels(w, jnp.asarray(grey))
+    np.testing.assert_array_equal(found, E[[2, 0, 6]])
+    assert there.tolist() == [True] * 3
+    patches = np.random.default_rng(3).integers(0, 256, (3, 7)).astype(np.uint8)
+    found, there = model.embedded_patches(w, jnp.asarray(patches))
+    expected = [[sum(g / 255 * 50 * E[i, c] for i, g in enumerate(row)) for c in range(6)] for row in patches]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert there.tolist() == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("preset", "vocabulary", "length"),
+    [("imdb_tiny", 512, 32), ("pathfinder_tiny", 16, 64), ("pathfinder", 4, 256), ("pathfinder_paper", 256, 1024)],
+)  # fmt: skip
+def test_models_have_the_sizes_of_their_preset(preset: str, vocabulary: int, length: int):
+    p = tr.PRESETS[preset]
+    assert tr.tokens(p) == length
+    found = jax.eval_shape(lambda: tr.begin(jax.random.key(0), p))
+    assert found.embedding.shape == (vocabulary, p.D)
+    assert found.positions.shape == (length, p.D)
+    assert len(found.layers) == p.layers == 2
+    for layer in found.layers:
+        assert {layer.W_Q.shape, layer.W_K.shape, layer.W_V.shape} == {(p.H, p.D, p.D // p.H)}
+        assert layer.W_O.shape == (p.H, p.D // p.H, p.D)
+        assert (layer.inner.out_features, layer.outer.in_features) == (p.width, p.width)
+    assert {x.dtype for x in jax.tree.leaves(found)} == {np.dtype(np.float32)}
+
+
+def test_dropout_thins_attention_its_outputs_and_the_network_by_keys_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    seen: list[tuple[Any, tuple[int, ...], float]] = []
+
+    def spy(key: Any, x: Any, rate: Any) -> Any:
+        seen.append((key, x.shape, rate))
+        return x
+
+    monkeypatch.setattr(model, "thinned", spy)
+    w, embedded = reader(), model.embedded_words(reader(), jnp.asarray(TEXT))
+    w(*embedded, "softmax", 0, jax.random.key(3), 0.25)
+    assert [shape for _, shape, _ in seen] == [(3, 8, 8), (8, 6), (8, 6)] * 2
+    assert {rate for _, _, rate in seen} == {0.25}
+    assert len({tuple(jax.random.key_data(key).tolist()) for key, _, _ in seen}) == 6
+    seen.clear()
+    w(*embedded, "softmax", 0, None, 0.25)
+    assert [key for key, _, _ in seen] == [None] * 6
+
+
+def test_dropout_depends_on_the_key_and_on_nothing_else():
+    w, text = reader(), jnp.asarray(TEXT)
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def thinned(key: Any, chunk: int) -> Any:
+        return w(*model.embedded_words(w, text), "gaussian", chunk, key, 0.2)
+
+    # Both ways to have all queries in one chunk.
+    first, again, other = thinned(jax.random.key(0), 0), thinned(jax.random.key(0), 8), thinned(KEYS[0], 0)
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 1e-3
+    assert np.abs(first - read(w, TEXT, "gaussian")).max() > 1e-3
+
+
+# ---------------------------------------------------------------- data
+
+
+@pytest.mark.parametrize("patch", [1, 2, 4])
+def test_images_are_cut_row_by_row(patch: int):
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 32)).astype(np.uint8)
+    rows = 32 // patch
+    expected = np.zeros((2, rows * rows, patch * patch), np.uint8)
+    for i in range(2):
+        for y in range(32):
+            for x in range(32):
+                token, place = y // patch * rows + x // patch, y % patch * patch + x % patch
+                expected[i, token, place] = images[i, y, x]
+    np.testing.assert_array_equal(tr.sequences(images, patch), expected)
+
+
+def test_contours_are_those_of_the_generator_and_none_is_tested_that_is_trained_on():
+    found = tr.data(SMALL)
+    images, labels = pathfinder.generate(22, 0, pathfinder.BASELINE)
+    np.testing.assert_array_equal(np.concatenate([found.train, found.test]), tr.sequences(images, 4))
+    np.testing.assert_array_equal(np.concatenate([found.train_labels, found.test_labels]), labels)
+    assert (len(found.train), len(found.test)) == (16, 6)
+    assert len(np.unique(images, axis=0)) == 22
+
+
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """Made-up reviews of at most 32 bytes."""
+    random = np.random.default_rng(4)
+    made = {}
+    for split, count in (("train", 40), ("test", 30)):
+        bytes_ = random.integers(1, 256, (count, 32)).astype(np.uint8)
+        bytes_[np.arange(32)[None] >= random.integers(1, 33, count)[:, None]] = 0
+        made[split] = bytes_, random.integers(0, 2, count).astype(np.uint8)
+    monkeypatch.setattr(imdb, "tokens", lambda split, length: (made[split][0][:, :length], made[split][1]))
+    tr._reviews.cache_clear()
+    yield made
+    tr._reviews.cache_clear()
+
+
+def test_reviews_are_the_first_of_each_half(texts: dict[str, tuple[np.ndarray, np.ndarray]]):
+    found = tr.data(tr.PRESETS["imdb_tiny"].replace(n_train=20, n_test=10, length=9))
+    for split, count, own in (("train", 20, found[:2]), ("test", 10, found[2:])):
+        np.testing.assert_array_equal(own[0], texts[split][0][:count, :9])
+        np.testing.assert_array_equal(own[1], texts[split][1][:count])
+
+
+@by_kernel
+def test_logits_of_reviews_are_those_of_the_plain_model(
+    kernel: str, texts: dict[str, tuple[np.ndarray, np.ndarray]]
+):
+    p = tr.PRESETS["imdb_tiny"].replace(kernel=kernel, n_test=3, layers=1, D=6, H=3, length=8)
+    w, x = reader(), tr.data(p).test % 7
+    found = jax.jit(lambda w, x: tr.logits(w, x, p, kernel))(w, x)
+    expected = [plain_logits(w, w.embedding[t.astype(int)], jnp.asarray(t > 0, float), kernel) for t in x]
+    np.testing.assert_allclose(found, np.stack(expected), rtol=1e-11, atol=1e-12)
+
+
+def test_the_cross_entropy_is_the_mean_of_logarithms():
+    found, labels = normals(0, 5, 2), np.array([0, 1, 1, 0, 1], np.uint8)
+    each = [math.log(math.exp(a) + math.exp(b)) - (a, b)[k] for (a, b), k in zip(found, labels, strict=True)]
+    assert float(tr.cross_entropy(jnp.asarray(found), jnp.asarray(labels))) == pytest.approx(np.mean(each))
+
+
+# ---------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"task": "cifar"}, "task takes one of imdb, pathfinder, got task=cifar."),
+        ({"kernel": "linear"}, "kernel takes one of softmax, gaussian, got kernel=linear."),
+        ({"patch": 3}, "patch takes one of 1, 2, 4, got patch=3."),
+        ({"D": 10, "H": 3}, "H must divide D = 10, got H=3."),
+        ({"plane": 10}, "plane takes an odd number, or 0, got plane=10."),
+        ({"n_train": 25_001}, "n_train takes a whole number <= 25000 for task=imdb, got n_train=25001."),
+        ({"dropout": 0.1}, "dropout takes 0 unless with_dropout=true, got dropout=0.1."),
+        ({"dropout": 1.0}, "dropout takes a number >= 0 and < 1, got dropout=1.0."),
+        ({"eta": 0.0}, "eta takes a number > 0, got eta=0.0."),
+        ({"warmup": -1.0}, "warmup takes a number >= 0, got warmup=-1.0."),
+        ({"contour_length": 21}, "contour_length takes a whole number >= 2 and <= 20, got contour_length=21."),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_cannot_be_is_refused_with_field_value_and_what_is_allowed(
+    settings: dict[str, Any], message: str
+):
+    with pytest.raises(SettingError) as refused:
+        tr.Preset(**settings)
+    assert str(refused.value) == message
+
+
+def test_what_can_be_is_not_refused():
+    tr.Preset(task="pathfinder", n_train=160_000)
+    tr.Preset(dropout=0.1, with_dropout=True)
+    tr.Preset(with_dropout=True)
+    tr.Preset(plane=11, D=12, H=3)
+
+
+SIZES = {"D": 64, "width": 128, "H": 2, "layers": 2}
+LONG = {"steps": 50_000, "dropout": 0.1, "with_dropout": True, "softmax_steps": 0, "plane": 0}
+TEXTS = {"task": "imdb", "length": 4000, "batch": 32, "eta": 1e-4, "warmup": 80.0, "n_train": 25_000}
+CONTOURS = {"task": "pathfinder", "patch": 1, "batch": 128, "eta": 2e-4, "warmup": 312.0, "n_train": 160_000}
+HARD = {"contour_length": 14, "distractor_length": 4}
+LATE = {"softmax_steps": 20_000, "steps": 20_500, "dropout": 0.1, "with_dropout": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "length"),
+    [
+        ("imdb_paper", SIZES | LONG | TEXTS, 4000),
+        ("pathfinder_paper", SIZES | LONG | CONTOURS | HARD, 1024),
+        ("imdb_landscape_paper", SIZES | TEXTS | LATE, 4000),
+        ("pathfinder_landscape_paper", SIZES | CONTOURS | HARD | LATE, 1024),
+    ],
+    ids=str,
+)
+def test_presets_of_the_paper_have_its_values(name: str, expected: dict[str, Any], length: int):
+    p = tr.PRESETS[name]
+    settings = p.settings()
+    assert {k: settings[k] for k in expected} == expected
+    assert tr.tokens(p) == length
+    assert p.chunk
+    if "landscape" in name:
+        assert p.plane
+
+
+@pytest.mark.parametrize("name", tr.PRESETS)
+def test_records_are_evenly_spaced_from_the_start_to_the_end(name: str):
+    p = tr.PRESETS[name]
+    steps = tr.records(p)
+    assert (steps[0], steps[-1], len(steps)) == (0, p.steps, p.evaluations + 1)
+    assert np.ptp(np.diff(steps)) <= 1
+    assert PAPER.records(p).tolist() == steps.tolist()
+
+
+def test_there_are_no_more_records_than_steps():
+    assert tr.records(tr.Preset(steps=3, evaluations=10)).tolist() == [0, 1, 2, 3]
+    assert tr.records(tr.Preset(steps=7, evaluations=3)).tolist() == [0, 2, 5, 7]
+
+
+@pytest.mark.parametrize(
+    ("warmup", "expected"),
+    [
+        # Up in four steps, then down by a sixth a step.
+        (4.0, [0.25, 0.5, 0.75, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0]),
+        (0.0, [1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0]),
+        # Training ends before the warm-up does.
+        (10.0, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 0]),
+        (40.0, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 0]),
+    ],
+)
+def test_the_rate_rises_to_its_peak_and_falls_to_zero(warmup: float, expected: list[float]):
+    p = tr.Preset(steps=10, warmup=warmup, eta=0.003)
+    found = jax.jit(jax.vmap(tr.rate, in_axes=(None, 0)))(p, jnp.arange(11, dtype=jnp.int32))
+    np.testing.assert_allclose(found, 0.003 * np.array(expected), rtol=1e-6, atol=1e-12)
+
+
+# ---------------------------------------------------------------- training
+
+
+def leaves(p: tr.Preset) -> tr.Preset:
+    """The numbers of a preset with a row for the only seed."""
+    return jax.tree.map(lambda x: jnp.asarray([x]), p)
+
+
+@functools.cache
+def loaded() -> Any:
+    return SYSTEM.load(SMALL, 1)
+
+
+@functools.cache
+def begun() -> tuple[Any, tr.State]:
+    return SYSTEM.start(KEYS, leaves(SOFTMAX), loaded())
+
+
+def onward(p: tr.Preset, state: tr.State, first: int, last: int) -> tr.State:
+    """The state after the steps first, ..., last - 1."""
+    return SYSTEM.advance(KEYS, begun()[0], state, leaves(p), loaded(), first, last)
+
+
+@functools.cache
+def trained(p: tr.Preset, steps: int) -> tr.State:
+    return onward(p, begun()[1], 0, steps)
+
+
+def only(tree: Any) -> Any:
+    """The row of the only seed, in double precision."""
+    return numbers(jax.tree.map(lambda x: x[0], tree))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether states agree bit for bit."""
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return all(np.array_equal(x, y) for x, y in pairs)
+
+
+def batch(t: int) -> tuple[np.ndarray, np.ndarray]:
+    """What step t trains on."""
+    key = jax.random.fold_in(jax.random.split(KEYS[0], 3)[2], t)
+    chosen = np.asarray(jax.random.randint(jax.random.split(key)[0], (3,), 0, 16))
+    found = tr.data(SMALL)
+    return found.train[chosen].astype(float), found.train_labels[chosen].astype(int)
+
+
+def assert_close(found: Any, expected: Any, atol: float, rtol: float = 0.0) -> None:
+    """That the only row of a tree is as expected."""
+    for (path, x), y in zip(jax.tree.leaves_with_path(only(found)), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=atol, err_msg=jax.tree_util.keystr(path))
+
+
+def assert_means(before: tr.State, after: tr.State, gradient: Any) -> None:
+    """That Adam's means took in this gradient."""
+    (_, own), (_, new) = before.memory, after.memory
+    mu = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, only(own.mu), gradient)
+    nu = jax.tree.map(lambda n, g: 0.999 * n + 0.001 * g**2, only(own.nu), gradient)
+    size = max(np.abs(x).max() for x in jax.tree.leaves(gradient))
+    assert size > 0.01
+    assert_close(new.mu, mu, atol=1e-6 * size, rtol=1e-4)
+    assert_close(new.nu, nu, atol=1e-8 * size**2, rtol=1e-3)
+
+
+def moved_by_means(before: tr.State, after: tr.State, rate: float, t: int) -> Any:
+    """Adam's formula: the parameters after step t = 1, 2, ... from its means."""
+
+    def one(x: np.ndarray, mu: np.ndarray, nu: np.ndarray) -> np.ndarray:
+        return x - rate * mu / (1 - 0.9**t) / (np.sqrt(nu / (1 - 0.999**t)) + 1e-6)
+
+    means = after.memory[1]
+    return jax.tree.map(one, only(before.params), only(means.mu), only(means.nu))
+
+
+def test_steps_are_adam_on_the_plain_gradient():
+    for t, rate in ((0, 0.005), (1, 0.01)):
+        before, after = trained(SOFTMAX, t), trained(SOFTMAX, t + 1)
+        gradient = plain_slope(only(before.params), *batch(t), "softmax")
+        assert_means(before, after, numbers(gradient))
+        assert_close(after.params, moved_by_means(before, after, rate, t + 1), atol=1e-7, rtol=1e-6)
+        assert int(after.done[0]) == t + 1
+    assert not same(trained(SOFTMAX, 1).params, trained(SOFTMAX, 2).params)
+
+
+def test_gradients_are_clipped_at_one_each_number_for_itself():
+    first = begun()[1]
+    head = first.params.head
+    steep = eqx.tree_at(lambda s: s.params.head.weight, first, 300 * head.weight)
+    gradient = numbers(plain_slope(only(steep.params), *batch(0), "softmax"))
+    sizes = np.concatenate([np.abs(x).ravel() for x in jax.tree.leaves(gradient)])
+    assert 0.05 < (sizes > 1).mean() < 0.95
+    assert_means(steep, onward(SOFTMAX, steep, 0, 1), jax.tree.map(lambda g: np.clip(g, -1, 1), gradient))
+
+
+def test_training_goes_on_with_softmax_bit_for_bit_until_the_kernel_changes():
+    for steps in (1, 3):
+        assert same(trained(SOFTMAX, steps), trained(GAUSSIAN, steps))
+    assert not same(trained(SOFTMAX, 3).params, trained(SOFTMAX, 1).params)
+    own, other = (trained(p, 4) for p in (SOFTMAX, GAUSSIAN))
+    assert not same(own.params, other.params)
+    for state, kernel in ((own, "softmax"), (other, "gaussian")):
+        before = trained(SOFTMAX, 3)
+        assert_means(before, state, numbers(plain_slope(only(before.params), *batch(3), kernel)))
+
+
+@by_kernel
+def test_training_fits_a_few_images(kernel: str):
+    p = (SOFTMAX if kernel == "softmax" else GAUSSIAN).replace(eta=0.02, steps=300)
+    task, first = begun()
+    losses = [float(SYSTEM.observe(task, state, leaves(p), loaded())["training_loss"][0])
+              for state in (first, onward(p, first, 0, 300))]  # fmt: skip
+    assert losses[0] > 0.6
+    assert losses[1] < 0.2
+
+
+# Nothing but the switch and the number differ from SOFTMAX.
+DROPPING = SOFTMAX.replace(with_dropout=True)
+
+
+def test_dropout_acts_in_training_and_not_in_records():
+    none, some = DROPPING, DROPPING.replace(dropout=0.1)
+    expected = trained(SOFTMAX, 2)
+    assert_close(onward(none, begun()[1], 0, 2).params, only(expected.params), atol=1e-5)
+    moved = onward(some, begun()[1], 0, 2)
+    gaps = jax.tree.map(lambda x, y: np.abs(x - y).max(), moved.params, expected.params)
+    assert max(jax.tree.leaves(gaps)) > 1e-3
+    task = begun()[0]
+    own, other = (SYSTEM.observe(task, expected, leaves(p), loaded()) for p in (some, SOFTMAX))
+    assert own.keys() == other.keys()
+    for name, value in own.items():
+        np.testing.assert_allclose(value, other[name], rtol=1e-6, err_msg=name)
+
+
+def shapes_of_data(p: tr.Preset) -> tr.Examples:
+    tail = () if p.task == "imdb" else (p.patch**2,)
+    each = [((n, tr.tokens(p), *tail), (n,)) for n in (p.n_train, p.n_test)]
+    return tr.Examples(*(jax.ShapeDtypeStruct(shape, np.uint8) for pair in each for shape in pair))
+
+
+@pytest.mark.parametrize("name", [name for name in tr.PRESETS if name.endswith("paper")])
+def test_steps_and_records_of_the_paper_hold_no_huge_array(name: str):
+    p = tr.PRESETS[name].replace(kernel="gaussian", plane=0)
+
+    def program(key: Any, p: tr.Preset, data: Any) -> Any:
+        task = Loaded(tr.make_task(key, p, data), data)
+        dynamics = tr.dynamics(task, p)
+        state = dynamics.advance(key, dynamics.init(key), jnp.asarray(0), jnp.asarray(1))
+        return state, {name: probe.measure(task, p, state) for name, probe in tr.probes(p).items()}
+
+    numbers = jax.tree.map(jnp.asarray, p)
+    traced = jax.make_jaxpr(program)(jax.random.key(0), numbers, shapes_of_data(p))
+    size, shape = max(arrays_inside(traced.jaxpr))
+    assert size < 2e9, f"{size / 1e9:.1f} GB: {shape}"
+
+
+# ---------------------------------------------------------------- whole runs
+
+
+@functools.cache
+def whole(kernel: str) -> tuple[xr.Dataset, tuple[Checkpoint, ...]]:
+    """A run with its landscape, and all checkpoints on the way."""
+    p, kept = SMALL.replace(kernel=kernel) if kernel == "gaussian" else SOFTMAX, []
+    found = rollout(SYSTEM, p, range(5, 6), tr.records(p), keep=kept.append, keep_every=-1.0)
+    return found, tuple(kept)
+
+
+def final(run: xr.Dataset) -> Any:
+    """The final parameters of a run in double precision."""
+    tree = jax.tree.map(lambda x: x[0], begun()[1].params)
+
+    def one(path: Any, x: Any) -> np.ndarray:
+        name = "final_params_" + jax.tree_util.keystr(path, simple=True, separator="_")
+        return run[name].values[0].astype(float)
+
+    return jax.tree_util.tree_map_with_path(one, tree)
+
+
+def seen(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The training examples behind the records of a seed."""
+    key = jax.random.split(jax.random.fold_in(jax.random.key(0), seed), 3)[0]
+    chosen = np.asarray(jax.random.randint(key, (6,), 0, 16))
+    found = tr.data(SMALL)
+    return found.train[chosen].astype(float), found.train_labels[chosen].astype(int)
+
+
+@by_kernel
+def test_records_are_those_of_the_plain_model_with_the_kernel_in_use(kernel: str):
+    run, _ = whole(kernel)
+    data = tr.data(SMALL)
+    assert run["step"].values.tolist() == [0, 2, 4, 6]
+    assert run["diverged_at"].values.tolist() == [-1]
+    for name, x, labels in (
+        ("training", *seen(5)),
+        ("test", data.test.astype(float), data.test_labels.astype(int)),
+    ):
+        loss, logits = plain(final(run), x, labels, kernel)
+        assert float(run[f"{name}_loss"][0, -1]) == pytest.approx(float(loss), rel=1e-5)
+        right = np.mean(np.argmax(logits, axis=1) == labels)
+        assert float(run[f"{name}_accuracy"][0, -1]) == pytest.approx(right)
+
+
+def test_records_before_the_kernel_changes_are_those_of_softmax():
+    (soft, _), (gauss, _) = whole("softmax"), whole("gaussian")
+    for name in ("training_loss", "test_loss", "training_accuracy", "test_accuracy"):
+        np.testing.assert_allclose(soft[name][0, :2], gauss[name][0, :2], rtol=1e-6)
+    for name in ("training_loss", "test_loss"):
+        assert np.abs(soft[name] - gauss[name])[0, 2:].min() > 1e-6
+
+
+def test_a_run_cut_anywhere_and_taken_up_has_the_same_numbers():
+    run, kept = whole("gaussian")
+    assert [c.step for c in kept] == [1, 2, 3, 4, 5]
+    for cut in (kept[0], kept[2], kept[4]):
+        again = rollout(
+            SYSTEM, GAUSSIAN, range(5, 6), tr.records(GAUSSIAN), resume=Checkpoint.from_arrays(cut.arrays())
+        )
+        xr.testing.assert_identical(run, again)
+
+
+# ---------------------------------------------------------------- landscapes
+
+
+@functools.cache
+def grown() -> model.Transformer:
+    """A model of two layers in single precision."""
+    return jax.jit(lambda key: model.Transformer(3, 2, 2, 4, 2, 3, key))(jax.random.key(4))
+
+
+def test_blocks_are_the_weights_of_all_layers():
+    w = grown()
+    for name in ("W_Q", "W_K"):
+        found = landscape.block(w, name)
+        assert [x.shape for x in found] == [(2, 4, 2)] * 2
+        for x, layer in zip(found, w.layers, strict=True):
+            np.testing.assert_array_equal(x, getattr(layer, name))
+    flat = np.concatenate([np.asarray(x).ravel() for x in landscape.block(w, "W_Q")])
+    assert float(landscape.norm(landscape.block(w, "W_Q"))) == pytest.approx(np.linalg.norm(flat), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["W_Q", "W_K"])
+def test_moving_a_block_leaves_the_rest(name: str):
+    w = grown()
+    by = [jnp.asarray(normals(i, 2, 4, 2), jnp.float32) for i in range(2)]
+    found = landscape.moved(w, name, by)
+    changed = 0
+    for (path, x), y in zip(jax.tree.leaves_with_path(found), jax.tree.leaves(w), strict=True):
+        if jax.tree_util.keystr(path).endswith(name):
+            np.testing.assert_array_equal(x, y + by[changed])
+            changed += 1
+        else:
+            np.testing.assert_array_equal(x, y)
+    assert changed == 2
+
+
+def test_random_directions_have_columns_as_long_as_those_of_the_weights():
+    weights = [jnp.asarray(normals(i, 2, 4, 3) * 3.0**i, jnp.float32) for i in range(2)]
+    found = landscape.filter_normalised(jax.random.key(0), weights)
+    for W, own in zip(weights, found, strict=True):
+        for h in range(2):
+            for c in range(3):
+                size = np.linalg.norm(W[h, :, c])
+                assert np.linalg.norm(own[h, :, c]) == pytest.approx(size, rel=1e-5)
+                assert abs(np.dot(W[h, :, c], own[h, :, c])) < 0.999 * size**2
+    assert np.abs(found[0] / jnp.linalg.norm(found[0]) - found[1] / jnp.linalg.norm(found[1])).max() > 0.1
+    other = landscape.filter_normalised(jax.random.key(1), weights)
+    assert np.abs(other[0] - found[0]).max() > 0.1
+
+
+def test_the_plane_has_queries_along_rows_and_keys_along_columns():
+    w = grown()
+    of_Q, of_K = ([jnp.asarray(normals(10 * k + i, 2, 4, 2), jnp.float32) for i in range(2)] for k in (1, 2))
+
+    def sums(name: str, m: Any) -> Any:
+        return sum(float(i + 1) * jnp.sum(x**2) for i, x in enumerate(landscape.block(m, name)))
+
+    found = jax.jit(
+        lambda w: landscape.plane(lambda m: sums("W_Q", m) + 10 * sums("W_K", m), w, of_Q, of_K, 5)
+    )(w)
+    places = [-1, -0.5, 0, 0.5, 1]
+    expected = [
+        [
+            sum(
+                factor * (i + 1) * np.sum((np.asarray(x, float) + by * np.asarray(y, float)) ** 2)
+                for factor, name, by, along in ((1, "W_Q", a, of_Q), (10, "W_K", b, of_K))
+                for i, (x, y) in enumerate(zip(landscape.block(w, name), along, strict=True))
+            )
+            for b in places
+        ]
+        for a in places
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["W_Q", "W_K"])
+def test_curvature_in_a_block_is_that_of_a_known_quadratic(name: str):
+    w = grown()
+    basis = np.linalg.qr(normals(0, 32, 32))[0]
+    values = np.concatenate([[-3.0], np.linspace(-0.5, 0.5, 30), [5.0]])
+    M = jnp.asarray((basis * values) @ basis.T, jnp.float32)
+
+    def loss(m: Any) -> Any:
+        flat = jnp.concatenate([x.ravel() for x in landscape.block(m, name)])
+        rest = sum(jnp.sum(x**4) for x in landscape.block(m, "W_K" if name == "W_Q" else "W_Q"))
+        return 0.5 * flat @ M @ flat + 100 * rest
+
+    ends, top = jax.jit(lambda w: landscape.curvature(loss, w, name, jax.random.key(0)))(w)
+    assert (float(ends.least), float(ends.largest)) == pytest.approx((-3, 5), rel=1e-4)
+    flat = np.concatenate([np.asarray(x).ravel() for x in top])
+    size = np.linalg.norm([np.linalg.norm(x) for x in landscape.block(w, name)])
+    assert np.linalg.norm(flat) == pytest.approx(size, rel=1e-5)
+    assert abs(flat @ basis[:, -1]) == pytest.approx(size, rel=1e-3)
+
+
+def test_planes_and_eigenvalues_are_those_of_the_plain_model_at_the_end():
+    run, _ = whole("gaussian")
+    w, (x, labels) = final(run), seen(5)
+    loss = float(run["training_loss"][0, -1])
+    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), w)
+    directions = {}
+    for key, name in zip(jax.random.split(jax.random.key(7)), ("W_Q", "W_K"), strict=True):
+        directions[name] = landscape.filter_normalised(key, landscape.block(single, name))
+
+    def at(a: float, b: float) -> float:
+        Q, K = ([by * np.asarray(x, float) for x in directions[n]] for by, n in ((a, "W_Q"), (b, "W_K")))
+        layers = w.layers[0]
+        there = eqx.tree_at(
+            lambda m: (m.layers[0].W_Q, m.layers[0].W_K), w, (layers.W_Q + Q[0], layers.W_K + K[0])
+        )
+        return float(plain(there, x, labels, "gaussian")[0])
+
+    for plane in ("random_plane", "top_plane"):
+        assert run[plane].dims == ("seed", "along_Q", "along_K")
+        assert float(run[plane][0, 1, 1]) == pytest.approx(loss, rel=1e-6)
+        assert np.ptp(run[plane]) > 1e-4
+    expected = [[at(a, b) for b in (-1, 0, 1)] for a in (-1, 0, 1)]
+    np.testing.assert_allclose(run["random_plane"][0], expected, rtol=1e-5)
+
+    @jax.jit
+    def hessian(w: Any, name: Any) -> Any:
+        def moved(Q: Any, K: Any) -> Any:
+            return plain_loss(
+                eqx.tree_at(lambda m: (m.layers[0].W_Q, m.layers[0].W_K), w, (Q, K)), x, labels, "gaussian"
+            )[0]
+
+        return jax.hessian(moved, argnums=(0, 1))(w.layers[0].W_Q, w.layers[0].W_K)
+
+    both = hessian(w, None)
+    assert run["eigenvalues"].dims == ("seed", "block", "end")
+    for i, found in enumerate(run["eigenvalues"].values[0]):
+        truth = np.linalg.eigvalsh(np.asarray(both[i][i]).reshape(16, 16))
+        np.testing.assert_allclose(found, truth[[0, -1]], atol=1e-3 * np.abs(truth).max())
+
+
+# ---------------------------------------------------------------- eigenvectors
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, 1e-9), (jnp.float32, 1e-4)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_extremes_and_the_top_vector_are_those_of_the_dense_matrix(dtype: Any, tolerance: float, sign: int):
+    A = normals(0, 20, 20)
+    A = sign * (A + A.T)
+    values, vectors = np.linalg.eigh(A)
+    M = jnp.asarray(A, dtype)
+    found, top = extremes_with_vector(lambda x: M @ x, jnp.zeros(20, dtype), jax.random.key(0))
+    size = np.abs(values).max()
+    assert np.array(found) == pytest.approx(values[[0, -1]], abs=tolerance * size)
+    assert top.dtype == dtype
+    assert np.linalg.norm(top) == pytest.approx(1, abs=tolerance)
+    assert abs(top @ vectors[:, -1]) == pytest.approx(1, abs=tolerance)
+    np.testing.assert_allclose(A @ np.asarray(top, float), values[-1] * top, atol=3 * tolerance * size)
+
+
+def test_the_top_vector_is_a_tree_like_the_given_one():
+    like = {"a": jnp.zeros((2, 3)), "b": jnp.zeros(4)}
+    stretch = {"a": jnp.arange(6.0).reshape(2, 3), "b": -jnp.arange(4.0)}
+    found, top = extremes_with_vector(
+        lambda x: jax.tree.map(jnp.multiply, stretch, x), like, jax.random.key(0)
+    )
+    assert (float(found.least), float(found.largest)) == pytest.approx((-3, 5))
+    np.testing.assert_allclose(np.abs(top["a"]), [[0, 0, 0], [0, 0, 1]], atol=1e-6)
+    np.testing.assert_allclose(top["b"], np.zeros(4), atol=1e-6)
+
+
+@pytest.mark.parametrize("values", [[7.0], [-3.0], [-3.0, 5.0], [2.0, 2.0]])
+def test_the_top_vector_of_a_map_of_low_rank_is_one_of_its_own(values: list[float]):
+    basis = np.linalg.qr(normals(1, 40, 40))[0]
+    A = (basis[:, : len(values)] * values) @ basis[:, : len(values)].T
+    M = jnp.asarray(A)
+    found, top = extremes_with_vector(lambda x: M @ x, jnp.zeros(40), jax.random.key(1))
+    largest = max(*values, 0.0)
+    assert float(found.largest) == pytest.approx(largest, abs=1e-6)
+    assert np.linalg.norm(top) == pytest.approx(1)
+    np.testing.assert_allclose(A @ top, largest * top, atol=1e-5)
+
+
+@pytest.mark.parametrize("factor", [0.0, 4.0])
+def test_any_direction_of_a_multiple_of_the_identity_will_do(factor: float):
+    found, top = extremes_with_vector(lambda x: factor * x, jnp.zeros(9), jax.random.key(1))
+    assert np.array(found) == pytest.approx([factor, factor])
+    assert np.linalg.norm(top) == pytest.approx(1)
+
+
+def test_few_products_come_from_inside():
+    A = np.diag(np.linspace(-1, 3, 200))
+    M = jnp.asarray(A)
+    ends = []
+    for products in (4, 12, 36):
+        found, top = extremes_with_vector(lambda x: M @ x, jnp.zeros(200), jax.random.key(2), products)
+        # The top vector's own quotient is the value that is named.
+        assert float(top @ M @ top) == pytest.approx(float(found.largest), rel=1e-6)
+        ends.append(float(found.largest))
+    assert ends == sorted(ends)
+    assert ends[-1] <= 3 + 1e-9
+
+
+# ---------------------------------------------------------------- measures of a plane
+
+a, b = np.meshgrid(np.linspace(-1, 1, 11), np.linspace(-1, 1, 11), indexing="ij")
+WAVES = np.cos(7 * a) * np.cos(8 * b)
+
+
+def test_roughness_is_what_a_quadratic_leaves_over():
+    assert claims.roughness(3 - a + 2 * b + a * a - 3 * a * b + 0.5 * b * b) < 1e-12
+    assert claims.roughness(WAVES) > 0.9
+    # Adding a quadratic makes the share smaller; units do not matter.
+    mixed = claims.roughness(a * a + 0.1 * WAVES)
+    assert 0.05 < mixed < 0.3
+    assert claims.roughness(100 * (a * a + 0.1 * WAVES) - 7) == pytest.approx(mixed)
+    assert claims.roughness(np.full((5, 5), 2.0)) == pytest.approx(0, abs=1)
+
+
+def test_roughness_of_a_cube_is_known():
+    # Of a^3 on -1, 0, 1 all is explained; on five points, a^3 - 0.85 a is left over.
+    line = np.linspace(-1, 1, 3)
+    assert claims.roughness(np.repeat(line[:, None] ** 3, 3, axis=1)) < 1e-12
+    line = np.linspace(-1, 1, 5)
+    expected = np.std(line**3 - 0.85 * line) / np.std(line**3)
+    assert claims.roughness(np.repeat(line[:, None] ** 3, 5, axis=1)) == pytest.approx(expected)
+
+
+def test_a_plane_that_is_not_finite_is_broken():
+    with pytest.raises(Broken, match="not finite"):
+        claims.roughness(np.where(a > 0.9, np.inf, a))
+
+
+def test_negative_share_is_that_of_points_that_curve_down_somewhere():
+    assert claims.negative_share(a * a + b * b + a * b) == 0
+    assert claims.negative_share(-a * a - b * b) == 1
+    assert claims.negative_share(a * a - 0.1 * b * b) == 1
+    assert claims.negative_share(2 * a * b) == 1
+    # Along the diagonal alone: a^2 + b^2 + 3ab.
+    assert claims.negative_share(a * a + b * b + 3 * a * b) == 1
+    # Down on one side, up on the other: the middle of eleven rows is straight.
+    assert claims.negative_share(a**3 + b * b) == pytest.approx(4 / 9)
+
+
+# ---------------------------------------------------------------- claims
+
+STEPS = np.array([0, 10, 20])
+
+
+def run_of(loss: Any, seeds: int = 4, **others: Any) -> xr.Dataset:
+    """A made-up run: the series of all seeds, with differences of a thousandth between seeds."""
+    spread = 1e-3 * np.arange(seeds)[:, None]
+    values = {
+        "training_loss": loss,
+        "test_loss": 1.0,
+        "training_accuracy": 0.5,
+        "test_accuracy": 0.5,
+    } | others
+    data = {
+        name: (("seed", "step"), np.broadcast_to(np.asarray(x, float), (seeds, 3)) + spread)
+        for name, x in values.items()
+    }
+    return xr.Dataset(data, {"seed": np.arange(seeds), "step": STEPS})
+
+
+def training(lead: float = 0.05) -> dict[str, xr.Dataset]:
+    """Softmax is best at the common rate, Gaussian attention at the larger one, and leads."""
+    return {
+        "softmax_common": run_of([0.7, 0.6, 0.5], test_loss=0.8, training_accuracy=0.6, test_accuracy=0.55),
+        "softmax_larger": run_of([0.7, 0.9, 0.4], test_loss=0.3, test_accuracy=0.9),
+        "gaussian_common": run_of([0.7, 0.65, 0.6], test_loss=0.7, training_accuracy=0.7, test_accuracy=0.6),
+        "gaussian_larger": run_of(
+            [0.9, 0.6 - lead, 0.5 - lead], test_loss=0.75, training_accuracy=0.8, test_accuracy=0.65
+        ),
+    }
+
+
+def test_the_learning_rate_is_tuned_on_the_training_loss_after_the_start():
+    made = training()
+    assert claims.along(made["softmax_common"], "training_loss") == pytest.approx([0.55, 0.551, 0.552, 0.553])
+    assert claims.tuned("softmax", made) == "common"
+    assert claims.tuned("gaussian", made) == "larger"
+    turned = {name: run.transpose("step", "seed") for name, run in made.items()}
+    assert claims.tuned("gaussian", turned) == "larger"
+
+
+def test_the_lead_is_softmax_minus_gaussian_at_the_rates_of_each():
+    found = claims.lead(**training())
+    assert found.value == pytest.approx(0.05)
+    assert found.seeds == 4
+    assert found.range == {"steps": (10.0, 20.0)}
+    expected = {
+        "tuned_training_loss_lead": 0.05, "tuned_test_loss_lead": 0.05,
+        "tuned_training_accuracy_lead": 0.2, "tuned_test_accuracy_lead": 0.1,
+        "common_training_loss_lead": -0.075, "common_test_loss_lead": 0.1,
+        "common_training_accuracy_lead": 0.1, "common_test_accuracy_lead": 0.05,
+        "softmax_tuned_factor": 1.0, "gaussian_tuned_factor": 10.0,
+        "softmax_final_training_loss": 0.5015, "gaussian_final_training_loss": 0.4515,
+        "softmax_final_test_loss": 0.8015, "gaussian_final_test_loss": 0.7515,
+        "softmax_final_test_accuracy": 0.5515, "gaussian_final_test_accuracy": 0.6515,
+    }  # fmt: skip
+    assert dict(found.notes) == pytest.approx(expected)
+
+
+def landscapes(soft: float, gauss: float, points: int = 11, seeds: int = 4) -> dict[str, xr.Dataset]:
+    """Bowls with waves of these sizes on them, a little more or less by seed, over both planes."""
+    a, b = np.meshgrid(*[np.linspace(-1, 1, points)] * 2, indexing="ij")
+    wave = np.cos(7 * a + 1) * np.cos(8 * b)
+    found = {}
+    for kernel, size in (("softmax", soft), ("gaussian", gauss)):
+        planes = np.stack([a * a + b * b + size * (1 + 0.01 * seed) * wave for seed in range(seeds)])
+        dims = ("seed", "along_Q", "along_K")
+        ends = np.broadcast_to(np.array([[-1.0, 2.0], [-3.0, 4.0]]), (seeds, 2, 2))
+        data = {
+            "random_plane": (dims, planes.astype(np.float32)), "top_plane": (dims, planes),
+            "eigenvalues": (("seed", "block", "end"), ends), "training_loss": (("seed", "step"), np.ones((seeds, 3))),
+        }  # fmt: skip
+        found[kernel] = xr.Dataset(data, {"seed": np.arange(seeds), "step": STEPS})
+    return found
+
+
+def test_smoother_is_the_logarithm_of_the_ratio_of_roughnesses():
+    made = landscapes(0.5, 0.1)
+    found = claims.smoother(**made)
+    rough = {
+        kernel: [claims.roughness(plane) for plane in run["random_plane"].values.astype(float)]
+        for kernel, run in made.items()
+    }
+    ratios = np.log(np.array(rough["softmax"]) / np.array(rough["gaussian"]))
+    assert found.value == pytest.approx(ratios.mean())
+    assert found.value > 0.5
+    assert found.range == {"points": (1.0, 121.0)}
+    notes = dict(found.notes)
+    for kernel in KERNELS:
+        assert notes[f"{kernel}_roughness"] == pytest.approx(np.mean(rough[kernel]))
+        assert notes[f"{kernel}_roughness_top_plane"] == pytest.approx(np.mean(rough[kernel]), rel=1e-4)
+        ends = [notes[f"{kernel}_{end}_eigenvalue_{x}"] for x in "QK" for end in ("least", "largest")]
+        assert ends == [-1, 2, -3, 4]
+    assert notes["softmax_negative_share"] > notes["gaussian_negative_share"]
+
+
+def made_for(claim: Claim, good: bool) -> dict[str, xr.Dataset]:
+    if "faster" in claim.name:
+        return training(0.05 if good else -0.05)
+    return landscapes(0.5, 0.1) if good else landscapes(0.1, 0.5)
+
+
+@pytest.mark.parametrize("claim", tr.CLAIMS, ids=lambda c: c.name)
+def test_claims_are_judged_by_the_order_of_the_kernels_and_mutants_are_refuted(claim: Claim):
+    assert claim in PAPER.claims
+    assert judge(claim, made_for(claim, True)).outcome == Outcome.SUPPORTED
+    assert judge(claim, made_for(claim, False)).outcome == Outcome.REFUTED
+    assert claim.mutants
+    for mutant in claim.mutants:
+        assert mutant.alter is not None
+        before = made_for(claim, True)
+        assert judge(claim, mutant.alter(before)).outcome == Outcome.REFUTED
+        # What was given is left as it was.
+        for name, run in made_for(claim, True).items():
+            xr.testing.assert_identical(before[name], run)
+
+
+def test_mutants_are_refuted_however_far_gaussian_attention_leads():
+    (mutant,) = claims.FASTER[0].mutants
+    assert mutant.alter is not None
+    assert judge(claims.FASTER[0], mutant.alter(training(0.3))).outcome == Outcome.REFUTED
+
+
+def test_a_diverged_run_is_broken():
+    made = training()
+    made["softmax_larger"] = made["softmax_larger"].assign(diverged_at=("seed", [-1, 7, -1, -1]))
+    verdict = judge(claims.FASTER[0], made)
+    assert (verdict.outcome, verdict.reason) == (Outcome.BROKEN, "softmax_larger diverged: seed 1 at step 7")
+
+
+def test_runs_are_both_kernels_at_the_common_and_at_ten_times_the_rate():
+    p = tr.PRESETS["pathfinder_tiny"]
+    found = {name: p.replace(overrides) for name, overrides in runs.TRAINING.items()}
+    assert {name: (q.kernel, q.eta) for name, q in found.items()} == {
+        "softmax_common": ("softmax", p.eta), "softmax_larger": ("softmax", pytest.approx(10 * p.eta)),
+        "gaussian_common": ("gaussian", p.eta), "gaussian_larger": ("gaussian", pytest.approx(10 * p.eta)),
+    }  # fmt: skip
+    assert {q.replace(kernel="softmax", eta=p.eta) for q in found.values()} == {p}
+    assert {name: p.replace(o).kernel for name, o in runs.BOTH.items()} == dict(
+        zip(KERNELS, KERNELS, strict=True)
+    )
+
+
+def test_claims_and_figures_belong_to_presets_of_their_own_task_and_kind():
+    for need in (*tr.CLAIMS, *tr.FIGURES):
+        kind = "landscape" in need.presets[1]
+        assert need.runs is (runs.BOTH if kind else runs.TRAINING)
+        for name in need.presets:
+            p = tr.PRESETS[name]
+            assert need.name.endswith(p.task)
+            assert bool(p.plane) == kind == (p.softmax_steps > 0)
+            assert p.softmax_steps < p.steps
+    shown = [name for figure in tr.FIGURES for name in figure.claims]
+    assert sorted(shown) == sorted(claim.name for claim in tr.CLAIMS)
+    assert {name for need in tr.CLAIMS for name in need.presets} == set(tr.PRESETS)
+
+
+# ---------------------------------------------------------------- figures
+
+
+def test_the_training_figure_has_a_line_for_each_kernel_and_rate():
+    made = training()
+    canvas = figures.draw_training(**made)
+    assert [ax.get_title() for ax in canvas.axes] == ["training loss", "test loss", "test accuracy"]
+    for ax, name in zip(canvas.axes, figures.SERIES, strict=True):
+        drawn = [
+            np.asarray(line.get_ydata(), float)
+            for line in ax.lines
+            if len(np.atleast_1d(line.get_xdata())) == 3
+        ]
+        for run in made.values():
+            middle = run[name].median("seed").values
+            assert any(np.allclose(line, middle) for line in drawn)
+    labels = {text.get_text() for own in canvas.legends for text in own.get_texts()}
+    assert labels == {
+        "softmax, paper's rate", "softmax, ten times that", "Gaussian, paper's rate", "Gaussian, ten times that",
+    }  # fmt: skip
+
+
+def test_the_landscape_figure_has_queries_to_the_right_and_names_roughness():
+    made = landscapes(0.5, 0.1, points=5)
+    canvas = figures.draw_landscapes(**made)
+    flat = [ax for ax in canvas.axes if ax.name != "3d"]
+    solid = [ax for ax in canvas.axes if ax.name == "3d"]
+    assert [ax.get_title() for ax in flat] == [
+        "softmax, random", "softmax, top eigenvectors", "Gaussian, random", "Gaussian, top eigenvectors",
+    ]  # fmt: skip
+    assert {(ax.get_xlabel(), ax.get_ylabel()) for ax in flat} == {("$W^Q$", "$W^K$")}
+    rough = [claims.roughness(made[k]["random_plane"].values[0].astype(float)) for k in KERNELS]
+    assert [ax.get_title() for ax in solid] == [f"roughness {r:.2g}" for r in rough for _ in range(2)]
