@@ -103,16 +103,19 @@ def plain_logits(w: Any, x: Any, there: Any, kernel: str) -> Any:
 
 
 def plain_loss(w: Any, patches: Any, labels: Any, kernel: str) -> Any:
-    """The mean cross-entropy of images, one after another, and its logits."""
-    everywhere, found = jnp.ones(patches.shape[1]), []
-    for image in patches:
-        found.append(plain_logits(w, image / 255 @ (50 * w.embedding), everywhere, kernel))
-    logits = jnp.stack(found)
-    right = jnp.sum(logits * jax.nn.one_hot(labels, 2, dtype=logits.dtype), axis=1)
-    return jnp.mean(jnp.log(jnp.sum(jnp.exp(logits), axis=1)) - right), logits
+    """The mean cross-entropy of images, and their logits."""
+    everywhere = jnp.ones(patches.shape[1])
+
+    def one(image: Any, label: Any) -> Any:
+        found = plain_logits(w, image / 255 @ (50 * w.embedding), everywhere, kernel)
+        return jnp.log(jnp.sum(jnp.exp(found))) - found[label], found
+
+    losses, logits = jax.vmap(one)(patches, labels)
+    return jnp.mean(losses), logits
 
 
 plain = jax.jit(plain_loss, static_argnums=3)
+plain_read = jax.jit(plain_logits, static_argnums=3)
 plain_slope = jax.jit(jax.grad(lambda *x: plain_loss(*x)[0]), static_argnums=3)
 
 
@@ -197,10 +200,8 @@ def test_chunks_change_neither_outputs_nor_slopes(kernel: str, chunk: int):
 def test_weights_are_thinned_chunk_by_chunk_in_order(kernel: str, chunk: int):
     rows = chunk or N
     masks = np.random.default_rng(8).integers(0, 2, (-(-N // rows), H, rows, N)).astype(float)
-    drop = jnp.asarray(masks)
-    found = model.attend(
-        *(jnp.asarray(x) for x in (Q, K, V, SOME)), kernel, chunk, lambda number, S: S * drop[number]
-    )
+    drop, (q, k, v, there) = jnp.asarray(masks), (jnp.asarray(x) for x in (Q, K, V, SOME))
+    found = model.attend(q, k, v, there, kernel, chunk, lambda number, S: S * drop[number])
     kept = np.concatenate(list(masks), axis=1)[:, :N]
     expected = (plain_weights(Q, K, SOME, kernel) * kept) @ V
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
@@ -217,16 +218,20 @@ def arrays_inside(jaxpr: Any) -> Iterator[tuple[int, str]]:
                 yield from arrays_inside(part)
 
 
+def slopes_of(n: int, kernel: str, chunk: int) -> tuple[Any, list[Any]]:
+    """The slopes of attention over n tokens in queries, keys and values, and what they take."""
+
+    def total(q: Any, k: Any, v: Any) -> Any:
+        return jnp.sum(model.attend(q, k, v, jnp.ones(n, bool), kernel, chunk))
+
+    return jax.grad(total, (0, 1, 2)), [jax.ShapeDtypeStruct((H, n, d), jnp.float32)] * 3
+
+
 @by_kernel
 def test_memory_of_chunks_is_linear_in_the_length(kernel: str):
     def largest(n: int, chunk: int) -> int:
-        shape = jax.ShapeDtypeStruct((H, n, d), jnp.float32)
-
-        def slopes(q: Any, k: Any, v: Any) -> Any:
-            there = jnp.ones(n, bool)
-            return jax.grad(lambda *x: jnp.sum(model.attend(*x, there, kernel, chunk)), (0, 1, 2))(q, k, v)
-
-        return max(arrays_inside(jax.make_jaxpr(slopes)(shape, shape, shape).jaxpr))[0]
+        slopes, shapes = slopes_of(n, kernel, chunk)
+        return max(arrays_inside(jax.make_jaxpr(slopes)(*shapes).jaxpr))[0]
 
     assert largest(512, 16) == H * 16 * 512 * 4
     assert largest(2048, 16) == 4 * largest(512, 16)
@@ -234,18 +239,12 @@ def test_memory_of_chunks_is_linear_in_the_length(kernel: str):
 
 
 def test_compiled_chunks_need_a_fraction_of_the_memory():
-    shape, n = jax.ShapeDtypeStruct((H, 512, d), jnp.float32), 512
-
     def needed(chunk: int) -> int:
-        def slopes(q: Any, k: Any, v: Any) -> Any:
-            return jax.grad(lambda *x: jnp.sum(model.attend(*x, jnp.ones(n, bool), "softmax", chunk)))(
-                q, k, v
-            )
-
-        analysis: Any = jax.jit(slopes).lower(shape, shape, shape).compile().memory_analysis()
+        slopes, shapes = slopes_of(512, "softmax", chunk)
+        analysis: Any = jax.jit(slopes).lower(*shapes).compile().memory_analysis()
         return analysis.temp_size_in_bytes
 
-    assert needed(0) >= H * n * n * 4
+    assert needed(0) >= H * 512**2 * 4
     assert needed(16) < needed(0) / 4
 
 
@@ -267,18 +266,21 @@ def test_dropout_keeps_its_share_and_the_mean():
 # ---------------------------------------------------------------- the model
 
 TEXT = np.array([3, 1, 4, 1, 5, 0, 0, 0], np.uint8)
-start = jax.jit(
-    lambda key, length: model.Transformer(7, length, 2, 6, 3, 5, key, jnp.float64), static_argnums=1
-)
+
+
+def filled(*sizes: int, dtype: Any = jnp.float64) -> model.Transformer:
+    """A model of these sizes with any numbers: drawing them all by keys would take long to compile."""
+    shapes = jax.eval_shape(lambda: model.Transformer(*sizes, key=jax.random.key(0), dtype=dtype))
+    found, tree = jax.tree.flatten(shapes)
+    return jax.tree.unflatten(
+        tree, [jnp.asarray(0.7 * normals(i, *x.shape), x.dtype) for i, x in enumerate(found)]
+    )
 
 
 @functools.cache
 def reader(length: int = 8) -> model.Transformer:
-    """A model of texts in double precision, with two layers and three heads, away from its start."""
-    found = start(jax.random.key(1), 8)
-    leaves, tree = jax.tree.flatten(found)
-    moved = [x + 0.3 * jnp.asarray(normals(i, *x.shape)) for i, x in enumerate(leaves)]
-    found = jax.tree.unflatten(tree, moved)
+    """A model of texts with two layers and three heads, and its first positions."""
+    found = filled(7, 8, 2, 6, 3, 5)
     return eqx.tree_at(lambda m: m.positions, found, found.positions[:length])
 
 
@@ -293,7 +295,7 @@ def test_logits_are_those_of_the_plain_model(kernel: str, chunk: int):
     w = reader()
     for text in (TEXT, TEXT[::-1].copy(), np.arange(1, 9, dtype=np.uint8) % 7):
         there = jnp.asarray(text > 0, float)
-        expected = plain_logits(w, w.embedding[text.astype(int)], there, kernel)
+        expected = plain_read(w, w.embedding[text.astype(int)], there, kernel)
         np.testing.assert_allclose(read(w, text, kernel, chunk), expected, rtol=1e-11, atol=1e-12)
 
 
@@ -301,15 +303,17 @@ def test_logits_are_those_of_the_plain_model(kernel: str, chunk: int):
 def test_padding_does_not_matter(kernel: str):
     w = reader()
     whole = read(w, TEXT, kernel)
-    for length in (5, 6):
-        np.testing.assert_allclose(read(reader(length), TEXT[:length], kernel), whole, rtol=1e-12)
-    slope = jax.jit(jax.grad(lambda w: jnp.sum(read(w, TEXT, kernel))))(w)
-    # Not even to the slopes: neither in the row of byte 0, nor in positions after the text.
-    used = [3, 1, 4, 5]
-    assert np.abs(slope.embedding[np.array(used)]).min() > 0
-    assert not np.delete(np.asarray(slope.embedding), used, axis=0).any()
-    assert np.abs(slope.positions[:5]).min() > 0
-    assert not np.asarray(slope.positions[5:]).any()
+    np.testing.assert_allclose(read(reader(6), TEXT[:6], kernel), whole, rtol=1e-12)
+    # Neither the row of byte 0 nor positions after the text matter, to the last bit.
+    other = eqx.tree_at(
+        lambda m: (m.embedding, m.positions),
+        w,
+        (w.embedding.at[0].add(normals(1, 6)), w.positions.at[5:].add(normals(2, 3, 6))),
+    )
+    np.testing.assert_array_equal(read(other, TEXT, kernel), whole)
+    # What is read does.
+    within = eqx.tree_at(lambda m: m.positions, w, w.positions.at[4].add(normals(1, 6)))
+    assert np.abs(read(within, TEXT, kernel) - whole).max() > 1e-3
 
 
 @by_kernel
@@ -339,8 +343,13 @@ def test_pixels_and_patches_are_embedded_by_hand():
 
 @pytest.mark.parametrize(
     ("preset", "vocabulary", "length"),
-    [("imdb_tiny", 512, 32), ("pathfinder_tiny", 16, 64), ("pathfinder", 4, 256), ("pathfinder_paper", 256, 1024)],
-)  # fmt: skip
+    [
+        ("imdb_tiny", 512, 32),
+        ("pathfinder_tiny", 16, 64),
+        ("pathfinder", 4, 256),
+        ("pathfinder_paper", 256, 1024),
+    ],
+)
 def test_models_have_the_sizes_of_their_preset(preset: str, vocabulary: int, length: int):
     p = tr.PRESETS[preset]
     assert tr.tokens(p) == length
@@ -365,28 +374,20 @@ def test_dropout_thins_attention_its_outputs_and_the_network_by_keys_of_their_ow
         return x
 
     monkeypatch.setattr(model, "thinned", spy)
-    w, embedded = reader(), model.embedded_words(reader(), jnp.asarray(TEXT))
-    w(*embedded, "softmax", 0, jax.random.key(3), 0.25)
+    w, (x, there) = reader(), model.embedded_words(reader(), jnp.asarray(TEXT))
+
+    @jax.jit
+    def keys(key: Any) -> Any:
+        w(x, there, "softmax", 0, key, 0.25)
+        return jnp.stack([jax.random.key_data(key) for key, _, _ in seen])
+
+    found = np.asarray(keys(jax.random.key(3)))
     assert [shape for _, shape, _ in seen] == [(3, 8, 8), (8, 6), (8, 6)] * 2
     assert {rate for _, _, rate in seen} == {0.25}
-    assert len({tuple(jax.random.key_data(key).tolist()) for key, _, _ in seen}) == 6
+    assert len(np.unique(found, axis=0)) == 6
     seen.clear()
-    w(*embedded, "softmax", 0, None, 0.25)
+    jax.eval_shape(lambda: w(x, there, "softmax", 0, None, 0.25))
     assert [key for key, _, _ in seen] == [None] * 6
-
-
-def test_dropout_depends_on_the_key_and_on_nothing_else():
-    w, text = reader(), jnp.asarray(TEXT)
-
-    @functools.partial(jax.jit, static_argnums=1)
-    def thinned(key: Any, chunk: int) -> Any:
-        return w(*model.embedded_words(w, text), "gaussian", chunk, key, 0.2)
-
-    # Both ways to have all queries in one chunk.
-    first, again, other = thinned(jax.random.key(0), 0), thinned(jax.random.key(0), 8), thinned(KEYS[0], 0)
-    np.testing.assert_array_equal(first, again)
-    assert np.abs(first - other).max() > 1e-3
-    assert np.abs(first - read(w, TEXT, "gaussian")).max() > 1e-3
 
 
 # ---------------------------------------------------------------- data
@@ -436,14 +437,11 @@ def test_reviews_are_the_first_of_each_half(texts: dict[str, tuple[np.ndarray, n
         np.testing.assert_array_equal(own[1], texts[split][1][:count])
 
 
-@by_kernel
-def test_logits_of_reviews_are_those_of_the_plain_model(
-    kernel: str, texts: dict[str, tuple[np.ndarray, np.ndarray]]
-):
-    p = tr.PRESETS["imdb_tiny"].replace(kernel=kernel, n_test=3, layers=1, D=6, H=3, length=8)
+def test_logits_of_reviews_are_those_of_the_plain_model(texts: dict[str, tuple[np.ndarray, np.ndarray]]):
+    p = tr.PRESETS["imdb_tiny"].replace(n_test=3, length=8)
     w, x = reader(), tr.data(p).test % 7
-    found = jax.jit(lambda w, x: tr.logits(w, x, p, kernel))(w, x)
-    expected = [plain_logits(w, w.embedding[t.astype(int)], jnp.asarray(t > 0, float), kernel) for t in x]
+    found = jax.jit(lambda w, x: tr.logits(w, x, p, "gaussian"))(w, x)
+    expected = [plain_read(w, w.embedding[t.astype(int)], jnp.asarray(t > 0, float), "gaussian") for t in x]
     np.testing.assert_allclose(found, np.stack(expected), rtol=1e-11, atol=1e-12)
 
 
@@ -469,7 +467,7 @@ def test_the_cross_entropy_is_the_mean_of_logarithms():
         ({"dropout": 1.0}, "dropout takes a number >= 0 and < 1, got dropout=1.0."),
         ({"eta": 0.0}, "eta takes a number > 0, got eta=0.0."),
         ({"warmup": -1.0}, "warmup takes a number >= 0, got warmup=-1.0."),
-        ({"contour_length": 21}, "contour_length takes a whole number >= 2 and <= 20, got contour_length=21."),
+        ({"layers": 0}, "layers takes a whole number >= 1 and <= 32, got layers=0."),
     ],
     ids=str,
 )  # fmt: skip
@@ -601,14 +599,13 @@ def assert_close(found: Any, expected: Any, atol: float, rtol: float = 0.0) -> N
 
 
 def assert_means(before: tr.State, after: tr.State, gradient: Any) -> None:
-    """That Adam's means took in this gradient."""
+    """That Adam's means took in this gradient, clipped at 1 each number for itself."""
     (_, own), (_, new) = before.memory, after.memory
-    mu = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, only(own.mu), gradient)
-    nu = jax.tree.map(lambda n, g: 0.999 * n + 0.001 * g**2, only(own.nu), gradient)
-    size = max(np.abs(x).max() for x in jax.tree.leaves(gradient))
-    assert size > 0.01
-    assert_close(new.mu, mu, atol=1e-6 * size, rtol=1e-4)
-    assert_close(new.nu, nu, atol=1e-8 * size**2, rtol=1e-3)
+    clipped = jax.tree.map(lambda g: np.clip(g, -1, 1), numbers(gradient))
+    mu = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, only(own.mu), clipped)
+    nu = jax.tree.map(lambda n, g: 0.999 * n + 0.001 * g**2, only(own.nu), clipped)
+    assert_close(new.mu, mu, atol=1e-6, rtol=1e-4)
+    assert_close(new.nu, nu, atol=1e-9, rtol=1e-3)
 
 
 def moved_by_means(before: tr.State, after: tr.State, rate: float, t: int) -> Any:
@@ -621,24 +618,17 @@ def moved_by_means(before: tr.State, after: tr.State, rate: float, t: int) -> An
     return jax.tree.map(one, only(before.params), only(means.mu), only(means.nu))
 
 
-def test_steps_are_adam_on_the_plain_gradient():
+def test_steps_are_adam_on_the_plain_gradient_clipped_at_one():
+    largest = []
     for t, rate in ((0, 0.005), (1, 0.01)):
         before, after = trained(SOFTMAX, t), trained(SOFTMAX, t + 1)
         gradient = plain_slope(only(before.params), *batch(t), "softmax")
-        assert_means(before, after, numbers(gradient))
+        assert_means(before, after, gradient)
         assert_close(after.params, moved_by_means(before, after, rate, t + 1), atol=1e-7, rtol=1e-6)
         assert int(after.done[0]) == t + 1
-    assert not same(trained(SOFTMAX, 1).params, trained(SOFTMAX, 2).params)
-
-
-def test_gradients_are_clipped_at_one_each_number_for_itself():
-    first = begun()[1]
-    head = first.params.head
-    steep = eqx.tree_at(lambda s: s.params.head.weight, first, 300 * head.weight)
-    gradient = numbers(plain_slope(only(steep.params), *batch(0), "softmax"))
-    sizes = np.concatenate([np.abs(x).ravel() for x in jax.tree.leaves(gradient)])
-    assert 0.05 < (sizes > 1).mean() < 0.95
-    assert_means(steep, onward(SOFTMAX, steep, 0, 1), jax.tree.map(lambda g: np.clip(g, -1, 1), gradient))
+        largest += [np.abs(x).max() for x in jax.tree.leaves(numbers(gradient))]
+    assert min(largest) < 0.1
+    assert max(largest) > 1.5
 
 
 def test_training_goes_on_with_softmax_bit_for_bit_until_the_kernel_changes():
@@ -649,7 +639,7 @@ def test_training_goes_on_with_softmax_bit_for_bit_until_the_kernel_changes():
     assert not same(own.params, other.params)
     for state, kernel in ((own, "softmax"), (other, "gaussian")):
         before = trained(SOFTMAX, 3)
-        assert_means(before, state, numbers(plain_slope(only(before.params), *batch(3), kernel)))
+        assert_means(before, state, plain_slope(only(before.params), *batch(3), kernel))
 
 
 @by_kernel
@@ -662,22 +652,53 @@ def test_training_fits_a_few_images(kernel: str):
     assert losses[1] < 0.2
 
 
-# Nothing but the switch and the number differ from SOFTMAX.
-DROPPING = SOFTMAX.replace(with_dropout=True)
+def test_examples_of_a_batch_are_thinned_each_by_masks_of_its_own():
+    p = tr.PRESETS["imdb_tiny"].replace(with_dropout=True, chunk=3)
+    w, x = reader(), jnp.asarray(np.stack([TEXT, TEXT]))
+
+    def logits(key: Any, p: tr.Preset) -> Any:
+        return tr.logits(w, x, p, "gaussian", key)
+
+    # Keys of a kind that compiles fast.
+    first, second = (jax.random.key(i, impl="rbg") for i in range(2))
+    compiled, some = jax.jit(logits), p.replace(dropout=0.1)
+    whole = compiled(first, p)
+    for own in whole:
+        np.testing.assert_allclose(own, read(w, TEXT, "gaussian", 3), rtol=1e-12)
+    found = [*compiled(first, some), *compiled(second, some), whole[0]]
+    gaps = [np.abs(a - b).max() for i, a in enumerate(found) for b in found[:i]]
+    assert min(gaps) > 1e-3
+    # Without a key, or without the switch, there are no masks.
+    for key, q, drawn in ((first, some, True), (None, some, False), (first, SOFTMAX, False)):
+        q = q.replace(task="imdb")
+        assert ("random_bits" in str(jax.make_jaxpr(lambda k=key, q=q: logits(k, q))())) == drawn
 
 
-def test_dropout_acts_in_training_and_not_in_records():
-    none, some = DROPPING, DROPPING.replace(dropout=0.1)
-    expected = trained(SOFTMAX, 2)
-    assert_close(onward(none, begun()[1], 0, 2).params, only(expected.params), atol=1e-5)
-    moved = onward(some, begun()[1], 0, 2)
-    gaps = jax.tree.map(lambda x, y: np.abs(x - y).max(), moved.params, expected.params)
-    assert max(jax.tree.leaves(gaps)) > 1e-3
-    task = begun()[0]
-    own, other = (SYSTEM.observe(task, expected, leaves(p), loaded()) for p in (some, SOFTMAX))
-    assert own.keys() == other.keys()
-    for name, value in own.items():
-        np.testing.assert_allclose(value, other[name], rtol=1e-6, err_msg=name)
+def test_steps_draw_masks_and_records_do_not(monkeypatch: pytest.MonkeyPatch):
+    p = SOFTMAX.replace(with_dropout=True, dropout=0.1)
+    given: list[tuple[int, Any, Any]] = []
+
+    def spy(w: Any, x: Any, p: tr.Preset, kernel: str, key: Any = None) -> Any:
+        given.append((len(x), key, p.dropout))
+        return jnp.zeros((len(x), 2), jnp.float32)
+
+    monkeypatch.setattr(tr, "logits", spy)
+    task, state = jax.tree.map(lambda x: x[0], begun())
+    task = Loaded(task, loaded())
+    step = tr.dynamics(task, p).step
+    assert step is not None
+
+    @jax.jit
+    def masks(key: Any) -> Any:
+        step(key, state)
+        return jax.random.key_data(given[0][1])
+
+    # Another key than the one that chooses the batch.
+    assert not np.array_equal(masks(KEYS[0]), jax.random.key_data(jax.random.split(KEYS[0])[0]))
+    assert [(size, dropout) for size, _, dropout in given] == [(p.batch, 0.1)]
+    given.clear()
+    jax.eval_shape(lambda: [probe.measure(task, p, state) for probe in tr.probes(p).values()])
+    assert {(size, key) for size, key, _ in given} == {(p.n_test, None)}
 
 
 def shapes_of_data(p: tr.Preset) -> tr.Examples:
@@ -686,9 +707,9 @@ def shapes_of_data(p: tr.Preset) -> tr.Examples:
     return tr.Examples(*(jax.ShapeDtypeStruct(shape, np.uint8) for pair in each for shape in pair))
 
 
-@pytest.mark.parametrize("name", [name for name in tr.PRESETS if name.endswith("paper")])
+@pytest.mark.parametrize("name", ["imdb_paper", "pathfinder_paper"])
 def test_steps_and_records_of_the_paper_hold_no_huge_array(name: str):
-    p = tr.PRESETS[name].replace(kernel="gaussian", plane=0)
+    p = tr.PRESETS[name].replace(kernel="gaussian")
 
     def program(key: Any, p: tr.Preset, data: Any) -> Any:
         task = Loaded(tr.make_task(key, p, data), data)
@@ -699,7 +720,7 @@ def test_steps_and_records_of_the_paper_hold_no_huge_array(name: str):
     numbers = jax.tree.map(jnp.asarray, p)
     traced = jax.make_jaxpr(program)(jax.random.key(0), numbers, shapes_of_data(p))
     size, shape = max(arrays_inside(traced.jaxpr))
-    assert size < 2e9, f"{size / 1e9:.1f} GB: {shape}"
+    assert size < 2**32, f"{size / 1e9:.1f} GB: {shape}"
 
 
 # ---------------------------------------------------------------- whole runs
@@ -708,8 +729,10 @@ def test_steps_and_records_of_the_paper_hold_no_huge_array(name: str):
 @functools.cache
 def whole(kernel: str) -> tuple[xr.Dataset, tuple[Checkpoint, ...]]:
     """A run with its landscape, and all checkpoints on the way."""
-    p, kept = SMALL.replace(kernel=kernel) if kernel == "gaussian" else SOFTMAX, []
-    found = rollout(SYSTEM, p, range(5, 6), tr.records(p), keep=kept.append, keep_every=-1.0)
+    p, kept = GAUSSIAN if kernel == "gaussian" else SOFTMAX, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)  # one step at a time
+        found = rollout(SYSTEM, p, range(5, 6), tr.records(p), keep=kept.append, keep_every=-1.0)
     return found, tuple(kept)
 
 
@@ -759,11 +782,9 @@ def test_records_before_the_kernel_changes_are_those_of_softmax():
 def test_a_run_cut_anywhere_and_taken_up_has_the_same_numbers():
     run, kept = whole("gaussian")
     assert [c.step for c in kept] == [1, 2, 3, 4, 5]
-    for cut in (kept[0], kept[2], kept[4]):
-        again = rollout(
-            SYSTEM, GAUSSIAN, range(5, 6), tr.records(GAUSSIAN), resume=Checkpoint.from_arrays(cut.arrays())
-        )
-        xr.testing.assert_identical(run, again)
+    saved = Checkpoint.from_arrays(kept[2].arrays())
+    again = rollout(SYSTEM, GAUSSIAN, range(5, 6), tr.records(GAUSSIAN), resume=saved)
+    xr.testing.assert_identical(run, again)
 
 
 # ---------------------------------------------------------------- landscapes
@@ -772,7 +793,7 @@ def test_a_run_cut_anywhere_and_taken_up_has_the_same_numbers():
 @functools.cache
 def grown() -> model.Transformer:
     """A model of two layers in single precision."""
-    return jax.jit(lambda key: model.Transformer(3, 2, 2, 4, 2, 3, key))(jax.random.key(4))
+    return filled(3, 2, 2, 4, 2, 3, dtype=jnp.float32)
 
 
 def test_blocks_are_the_weights_of_all_layers():
@@ -860,106 +881,113 @@ def test_curvature_in_a_block_is_that_of_a_known_quadratic(name: str):
     assert abs(flat @ basis[:, -1]) == pytest.approx(size, rel=1e-3)
 
 
+def blocks(w: Any) -> Any:
+    return w.layers[0].W_Q, w.layers[0].W_K
+
+
+def with_blocks(w: Any, Q: Any, K: Any) -> Any:
+    return eqx.tree_at(blocks, w, (Q, K))
+
+
 def test_planes_and_eigenvalues_are_those_of_the_plain_model_at_the_end():
     run, _ = whole("gaussian")
     w, (x, labels) = final(run), seen(5)
     loss = float(run["training_loss"][0, -1])
-    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), w)
-    directions = {}
-    for key, name in zip(jax.random.split(jax.random.key(7)), ("W_Q", "W_K"), strict=True):
-        directions[name] = landscape.filter_normalised(key, landscape.block(single, name))
+    directions = [
+        np.asarray(landscape.filter_normalised(key, [jnp.asarray(own, jnp.float32)])[0], float)
+        for key, own in zip(jax.random.split(jax.random.key(7)), blocks(w), strict=True)
+    ]
 
-    def at(a: float, b: float) -> float:
-        Q, K = ([by * np.asarray(x, float) for x in directions[n]] for by, n in ((a, "W_Q"), (b, "W_K")))
-        layers = w.layers[0]
-        there = eqx.tree_at(
-            lambda m: (m.layers[0].W_Q, m.layers[0].W_K), w, (layers.W_Q + Q[0], layers.W_K + K[0])
-        )
-        return float(plain(there, x, labels, "gaussian")[0])
+    def at(*by: float) -> float:
+        there = [own + b * along for own, b, along in zip(blocks(w), by, directions, strict=True)]
+        return float(plain(with_blocks(w, *there), x, labels, "gaussian")[0])
 
     for plane in ("random_plane", "top_plane"):
         assert run[plane].dims == ("seed", "along_Q", "along_K")
         assert float(run[plane][0, 1, 1]) == pytest.approx(loss, rel=1e-6)
-        assert np.ptp(run[plane]) > 1e-4
+        assert np.ptp(run[plane].values) > 1e-4
     expected = [[at(a, b) for b in (-1, 0, 1)] for a in (-1, 0, 1)]
     np.testing.assert_allclose(run["random_plane"][0], expected, rtol=1e-5)
 
-    @jax.jit
-    def hessian(w: Any, name: Any) -> Any:
-        def moved(Q: Any, K: Any) -> Any:
-            return plain_loss(
-                eqx.tree_at(lambda m: (m.layers[0].W_Q, m.layers[0].W_K), w, (Q, K)), x, labels, "gaussian"
-            )[0]
+    def of_both(flat: Any) -> Any:
+        Q, K = flat.reshape(2, 2, 4, 2)
+        return plain_loss(with_blocks(w, Q, K), x, labels, "gaussian")[0]
 
-        return jax.hessian(moved, argnums=(0, 1))(w.layers[0].W_Q, w.layers[0].W_K)
-
-    both = hessian(w, None)
+    hessian = jax.jit(jax.hessian(of_both))(np.concatenate([own.ravel() for own in blocks(w)]))
     assert run["eigenvalues"].dims == ("seed", "block", "end")
-    for i, found in enumerate(run["eigenvalues"].values[0]):
-        truth = np.linalg.eigvalsh(np.asarray(both[i][i]).reshape(16, 16))
-        np.testing.assert_allclose(found, truth[[0, -1]], atol=1e-3 * np.abs(truth).max())
+    for i, ends in enumerate(run["eigenvalues"].values[0]):
+        truth = np.linalg.eigvalsh(hessian[16 * i : 16 * (i + 1), 16 * i : 16 * (i + 1)])
+        np.testing.assert_allclose(ends, truth[[0, -1]], atol=1e-3 * np.abs(truth).max())
 
 
 # ---------------------------------------------------------------- eigenvectors
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float64, 1e-9), (jnp.float32, 1e-4)])
+extremes = jax.jit(
+    lambda A, products: extremes_with_vector(
+        lambda x: A @ x, jnp.zeros(len(A), A.dtype), jax.random.key(1), products
+    ),
+    static_argnums=1,
+)
+
+
+def symmetric(values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """A matrix with these eigenvalues, and 0 for others, and its eigenvectors."""
+    basis = np.linalg.qr(normals(1, 40, 40))[0][:, : len(values)]
+    return (basis * values) @ basis.T, basis
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-9), (np.float32, 1e-4)])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_extremes_and_the_top_vector_are_those_of_the_dense_matrix(dtype: Any, tolerance: float, sign: int):
-    A = normals(0, 20, 20)
+    A = normals(0, 40, 40)
     A = sign * (A + A.T)
     values, vectors = np.linalg.eigh(A)
-    M = jnp.asarray(A, dtype)
-    found, top = extremes_with_vector(lambda x: M @ x, jnp.zeros(20, dtype), jax.random.key(0))
+    found, top = extremes(A.astype(dtype), 40)
     size = np.abs(values).max()
     assert np.array(found) == pytest.approx(values[[0, -1]], abs=tolerance * size)
     assert top.dtype == dtype
+    top = np.asarray(top, float)
     assert np.linalg.norm(top) == pytest.approx(1, abs=tolerance)
     assert abs(top @ vectors[:, -1]) == pytest.approx(1, abs=tolerance)
-    np.testing.assert_allclose(A @ np.asarray(top, float), values[-1] * top, atol=3 * tolerance * size)
+    np.testing.assert_allclose(A @ top, values[-1] * top, atol=10 * tolerance * size)
 
 
-def test_the_top_vector_is_a_tree_like_the_given_one():
-    like = {"a": jnp.zeros((2, 3)), "b": jnp.zeros(4)}
-    stretch = {"a": jnp.arange(6.0).reshape(2, 3), "b": -jnp.arange(4.0)}
-    found, top = extremes_with_vector(
-        lambda x: jax.tree.map(jnp.multiply, stretch, x), like, jax.random.key(0)
-    )
-    assert (float(found.least), float(found.largest)) == pytest.approx((-3, 5))
-    np.testing.assert_allclose(np.abs(top["a"]), [[0, 0, 0], [0, 0, 1]], atol=1e-6)
-    np.testing.assert_allclose(top["b"], np.zeros(4), atol=1e-6)
-
-
-@pytest.mark.parametrize("values", [[7.0], [-3.0], [-3.0, 5.0], [2.0, 2.0]])
+@pytest.mark.parametrize("values", [[7.0], [-3.0], [-3.0, 5.0], [2.0, 2.0], [-1e6, 1.0, 1e6]], ids=str)
 def test_the_top_vector_of_a_map_of_low_rank_is_one_of_its_own(values: list[float]):
-    basis = np.linalg.qr(normals(1, 40, 40))[0]
-    A = (basis[:, : len(values)] * values) @ basis[:, : len(values)].T
-    M = jnp.asarray(A)
-    found, top = extremes_with_vector(lambda x: M @ x, jnp.zeros(40), jax.random.key(1))
-    largest = max(*values, 0.0)
-    assert float(found.largest) == pytest.approx(largest, abs=1e-6)
+    A, _ = symmetric(values)
+    found, top = extremes(A, 40)
+    size, largest = max(abs(v) for v in values), max(*values, 0.0)
+    assert float(found.largest) == pytest.approx(largest, abs=1e-7 * size)
     assert np.linalg.norm(top) == pytest.approx(1)
-    np.testing.assert_allclose(A @ top, largest * top, atol=1e-5)
+    np.testing.assert_allclose(A @ top, largest * top, atol=1e-6 * size)
 
 
-@pytest.mark.parametrize("factor", [0.0, 4.0])
+@pytest.mark.parametrize("factor", [0.0, 4.0, -4.0])
 def test_any_direction_of_a_multiple_of_the_identity_will_do(factor: float):
-    found, top = extremes_with_vector(lambda x: factor * x, jnp.zeros(9), jax.random.key(1))
+    found, top = extremes(factor * np.eye(40), 40)
     assert np.array(found) == pytest.approx([factor, factor])
     assert np.linalg.norm(top) == pytest.approx(1)
 
 
 def test_few_products_come_from_inside():
-    A = np.diag(np.linspace(-1, 3, 200))
-    M = jnp.asarray(A)
-    ends = []
-    for products in (4, 12, 36):
-        found, top = extremes_with_vector(lambda x: M @ x, jnp.zeros(200), jax.random.key(2), products)
-        # The top vector's own quotient is the value that is named.
-        assert float(top @ M @ top) == pytest.approx(float(found.largest), rel=1e-6)
-        ends.append(float(found.largest))
-    assert ends == sorted(ends)
-    assert ends[-1] <= 3 + 1e-9
+    A, _ = symmetric(np.linspace(-1, 3, 40))
+    found, top = extremes(A, 8)
+    assert -1 < found.least < -0.5
+    assert 2.5 < found.largest < 3
+    # The value that is named is the top vector's own quotient.
+    assert float(top @ A @ top) == pytest.approx(float(found.largest), rel=1e-9)
+
+
+def test_the_top_vector_is_a_tree_like_the_given_one():
+    like = {"a": jnp.zeros((2, 3)), "b": jnp.zeros(4)}
+    stretch = {"a": jnp.arange(6.0).reshape(2, 3), "b": -jnp.arange(4.0)}
+    found, top = jax.jit(
+        lambda key: extremes_with_vector(lambda x: jax.tree.map(jnp.multiply, stretch, x), like, key)
+    )(jax.random.key(0))
+    assert (float(found.least), float(found.largest)) == pytest.approx((-3, 5))
+    np.testing.assert_allclose(np.abs(top["a"]), [[0, 0, 0], [0, 0, 1]], atol=1e-6)
+    np.testing.assert_allclose(top["b"], np.zeros(4), atol=1e-6)
 
 
 # ---------------------------------------------------------------- measures of a plane
@@ -1074,7 +1102,8 @@ def landscapes(soft: float, gauss: float, points: int = 11, seeds: int = 4) -> d
         ends = np.broadcast_to(np.array([[-1.0, 2.0], [-3.0, 4.0]]), (seeds, 2, 2))
         data = {
             "random_plane": (dims, planes.astype(np.float32)), "top_plane": (dims, planes),
-            "eigenvalues": (("seed", "block", "end"), ends), "training_loss": (("seed", "step"), np.ones((seeds, 3))),
+            "eigenvalues": (("seed", "block", "end"), ends),
+            "training_loss": (("seed", "step"), np.ones((seeds, 3))),
         }  # fmt: skip
         found[kernel] = xr.Dataset(data, {"seed": np.arange(seeds), "step": STEPS})
     return found
@@ -1179,7 +1208,8 @@ def test_the_training_figure_has_a_line_for_each_kernel_and_rate():
             assert any(np.allclose(line, middle) for line in drawn)
     labels = {text.get_text() for own in canvas.legends for text in own.get_texts()}
     assert labels == {
-        "softmax, paper's rate", "softmax, ten times that", "Gaussian, paper's rate", "Gaussian, ten times that",
+        "softmax, paper's rate", "softmax, ten times that",
+        "Gaussian, paper's rate", "Gaussian, ten times that",
     }  # fmt: skip
 
 

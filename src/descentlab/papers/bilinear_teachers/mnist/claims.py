@@ -147,8 +147,8 @@ CLAIMS = (
     ),
     claim(
         "mnist_attention_recovers_pattern",
-        "nine in ten of the nine largest entries of a row of S are where S* has its nine, in the rows between "
-        "the first and the last nine.",
+        "nine in ten of the nine largest entries of a row of S are where S* has its nine, in the rows "
+        "between the first and the last nine.",
         worse_of(inner_hits, np.minimum),
         Interval(low=0.9),
         UNTRAINED,
