@@ -80,6 +80,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and no folder of data."""
     monkeypatch.setenv("DESCENTLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("DESCENTLAB_DATA", raising=False)
+    monkeypatch.delenv("DESCENTLAB_OFFLINE")  # these fetch from a server of their own
     for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(proxy, raising=False)
     return tmp_path / "cache" / "descentlab" / "data"
@@ -328,3 +329,12 @@ def test_the_command_needs_no_jax():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout.endswith("False\n"), done.stderr
+
+
+def test_nothing_is_fetched_when_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("DESCENTLAB_OFFLINE", "1")
+    monkeypatch.setenv("DESCENTLAB_CACHE", str(tmp_path))
+    refused = files.File("set/name", 4, "md5:e2fc714c4727ee9395f324cd2e7f331f", ("http://127.0.0.1:9/name",))
+    with pytest.raises(DataError, match="Nothing is fetched while DESCENTLAB_OFFLINE is set"):
+        files.download(refused)
+    assert not list(tmp_path.rglob("*"))

@@ -268,9 +268,9 @@ def test_dropout_keeps_its_share_and_the_mean():
 TEXT = np.array([3, 1, 4, 1, 5, 0, 0, 0], np.uint8)
 
 
-def filled(*sizes: int, dtype: Any = jnp.float64) -> model.Transformer:
+def filled(*sizes: int, dtype: Any = jnp.float64, kind: Any = model.Transformer) -> Any:
     """A model of these sizes with any numbers: drawing them all by keys would take long to compile."""
-    shapes = jax.eval_shape(lambda: model.Transformer(*sizes, key=jax.random.key(0), dtype=dtype))
+    shapes = jax.eval_shape(lambda: kind(*sizes, key=jax.random.key(0), dtype=dtype))
     found, tree = jax.tree.flatten(shapes)
     return jax.tree.unflatten(
         tree, [jnp.asarray(0.7 * normals(i, *x.shape), x.dtype) for i, x in enumerate(found)]
@@ -652,26 +652,37 @@ def test_training_fits_a_few_images(kernel: str):
     assert losses[1] < 0.2
 
 
-def test_examples_of_a_batch_are_thinned_each_by_masks_of_its_own():
+class Confessing(model.Transformer):
+    """Its logits are the key it was given, or -1 without one."""
+
+    def __call__(
+        self, x: Any, there: Any, kernel: Any, chunk: Any = 0, key: Any = None, rate: Any = 0.0
+    ) -> Any:
+        assert (kernel, chunk, rate) == ("gaussian", 3, 0.1)
+        return -jnp.ones(2) if key is None else jax.random.key_data(key).astype(float)
+
+
+def test_examples_of_a_batch_have_keys_of_their_own():
+    p = tr.PRESETS["imdb_tiny"].replace(with_dropout=True, dropout=0.1, chunk=3)
+    w, x = filled(7, 8, 1, 2, 1, 1, kind=Confessing), jnp.asarray(np.stack([TEXT] * 5))
+    found = tr.logits(w, x, p, "gaussian", jax.random.key(0))
+    assert len(np.unique(found, axis=0)) == 5
+    assert np.min(found) >= 0
+    np.testing.assert_array_equal(tr.logits(w, x, p, "gaussian"), -np.ones((5, 2)))
+    off = p.unchecked(with_dropout=False)
+    np.testing.assert_array_equal(tr.logits(w, x, off, "gaussian", jax.random.key(0)), -np.ones((5, 2)))
+
+
+def test_dropout_changes_logits_by_its_rate_and_key():
     p = tr.PRESETS["imdb_tiny"].replace(with_dropout=True, chunk=3)
-    w, x = reader(), jnp.asarray(np.stack([TEXT, TEXT]))
-
-    def logits(key: Any, p: tr.Preset) -> Any:
-        return tr.logits(w, x, p, "gaussian", key)
-
+    w, x = reader(), jnp.asarray(TEXT[None])
+    logits = jax.jit(lambda key, p: tr.logits(w, x, p, "gaussian", key)[0])
     # Keys of a kind that compiles fast.
     first, second = (jax.random.key(i, impl="rbg") for i in range(2))
-    compiled, some = jax.jit(logits), p.replace(dropout=0.1)
-    whole = compiled(first, p)
-    for own in whole:
-        np.testing.assert_allclose(own, read(w, TEXT, "gaussian", 3), rtol=1e-12)
-    found = [*compiled(first, some), *compiled(second, some), whole[0]]
-    gaps = [np.abs(a - b).max() for i, a in enumerate(found) for b in found[:i]]
-    assert min(gaps) > 1e-3
-    # Without a key, or without the switch, there are no masks.
-    for key, q, drawn in ((first, some, True), (None, some, False), (first, SOFTMAX, False)):
-        q = q.replace(task="imdb")
-        assert ("random_bits" in str(jax.make_jaxpr(lambda k=key, q=q: logits(k, q))())) == drawn
+    whole, some = logits(first, p), p.replace(dropout=0.1)
+    np.testing.assert_allclose(whole, read(w, TEXT, "gaussian", 3), rtol=1e-12)
+    found = [logits(first, some), logits(second, some), whole]
+    assert min(np.abs(a - b).max() for i, a in enumerate(found) for b in found[:i]) > 1e-3
 
 
 def test_steps_draw_masks_and_records_do_not(monkeypatch: pytest.MonkeyPatch):
@@ -1215,6 +1226,9 @@ def test_the_training_figure_has_a_line_for_each_kernel_and_rate():
 
 def test_the_landscape_figure_has_queries_to_the_right_and_names_roughness():
     made = landscapes(0.5, 0.1, points=5)
+    # Uphill along the queries alone.
+    slope = xr.DataArray(np.linspace(-1, 1, 5), dims="along_Q")
+    made["softmax"]["top_plane"] = (0 * made["softmax"]["top_plane"] + slope).transpose("seed", ...)
     canvas = figures.draw_landscapes(**made)
     flat = [ax for ax in canvas.axes if ax.name != "3d"]
     solid = [ax for ax in canvas.axes if ax.name == "3d"]
@@ -1222,5 +1236,17 @@ def test_the_landscape_figure_has_queries_to_the_right_and_names_roughness():
         "softmax, random", "softmax, top eigenvectors", "Gaussian, random", "Gaussian, top eigenvectors",
     ]  # fmt: skip
     assert {(ax.get_xlabel(), ax.get_ylabel()) for ax in flat} == {("$W^Q$", "$W^K$")}
-    rough = [claims.roughness(made[k]["random_plane"].values[0].astype(float)) for k in KERNELS]
-    assert [ax.get_title() for ax in solid] == [f"roughness {r:.2g}" for r in rough for _ in range(2)]
+    lines = [
+        np.array(path.vertices, float)
+        for own in flat[1].collections[1:]
+        for path in own.get_paths()
+        if len(path)
+    ]
+    assert len(lines) > 5
+    assert all(np.ptp(line[:, 0]) < 1e-6 < np.ptp(line[:, 1]) for line in lines)
+    expected = [
+        f"roughness {claims.roughness(made[kernel][plane].values[0].astype(float)):.2g}"
+        for kernel in KERNELS
+        for plane in ("random_plane", "top_plane")
+    ]
+    assert [ax.get_title() for ax in solid] == expected
