@@ -68,7 +68,7 @@ def test_papers_lists_what_there_is():
         (["run", "nosuch"], "there is no paper nosuch; there are"),
         (
             ["run", "sign_descent", "nosuch"],
-            "sign_descent has no preset nosuch; there are tiny, quick, paper, stage_times, generalisation.",
+            "sign_descent has no preset nosuch; there are tiny, quick, paper, mnist_tiny, mnist_small,",
         ),
         (
             ["judge", *TINY, "--claims", "nosuch"],

@@ -580,7 +580,11 @@ def made_up(
     )
 
 
-AS_CLAIMED = {"relu": made_up(), "leaky": made_up(left=(0.02, 0.021, 0.022, 0.023))}
+EDGES_LOST = [2] * 9 + [9] * 63 + [3] * 9
+AS_CLAIMED = {
+    "relu": made_up(hits=EDGES_LOST),
+    "leaky": made_up(left=(0.02, 0.021, 0.022, 0.023), hits=EDGES_LOST),
+}
 CLAIMS = {claim.name: claim for claim in claims.CLAIMS}
 by_claim = pytest.mark.parametrize("claim", claims.CLAIMS, ids=lambda claim: claim.name)
 
@@ -611,7 +615,7 @@ def test_ends_are_measured_by_the_worse_activation_of_each_seed(
     assert found.value == pytest.approx(value, rel=1e-12)
     assert found.seeds == SEEDS
     assert found.notes == pytest.approx({**notes, "teacher_accuracy": 0.93})
-    assert found.range == {"steps": (0.0, 50.0)}
+    assert found.range == {"step": (0.0, 50.0)}
 
 
 def rows(**errors: Any) -> np.ndarray:
@@ -659,10 +663,9 @@ def test_edge_rows_fail_from_one_half_on():
     errors = rows(first=[0.5] * 4 + [0.4999] * 5, inner=1.7, last=[1.7] * 2 + [0.0] * 7)
     assert claims.edge_failed(made_up(errors=errors)).tolist() == pytest.approx([6 / 18] * SEEDS)
     found = claims.background(made_up(errors=rows(first=1.7, last=1.7)), made_up(errors=errors))
-    assert found.value == pytest.approx(6 / 18)
     assert found.notes["relu_mean"] == 1.0
     assert found.notes["leaky_relu_mean"] == pytest.approx(6 / 18)
-    assert found.range == {"steps": (0.0, 50.0)}
+    assert found.range == {"step": (0.0, 50.0)}
 
 
 def test_notes_on_background_are_rank_correlations_and_extremes_of_ink():
@@ -682,7 +685,10 @@ def test_notes_on_background_are_rank_correlations_and_extremes_of_ink():
 
 def test_notes_on_background_compare_hits_at_the_edge_with_others():
     run = made_up(errors=np.linspace(0, 1, 81), hits=[3] * 9 + [6] * 63 + [0] * 9)
-    notes = claims.background(AS_CLAIMED["relu"], run).notes
+    other = made_up(hits=[9] * 9 + [9] * 63 + [0] * 9)
+    found = claims.background(other, run)
+    assert found.value == pytest.approx(0.5)  # of 1 - 1/2 and 6/9 - 1.5/9, the smaller
+    notes = claims.background(made_up(), run).notes
     assert notes["leaky_relu_hits_in_these_rows"] == pytest.approx(1.5 / 9)
     assert notes["leaky_relu_hits_in_other_rows"] == pytest.approx(6 / 9)
     assert notes["relu_hits_in_these_rows"] == notes["relu_hits_in_other_rows"] == 1.0
@@ -702,7 +708,7 @@ AGAINST: dict[str, dict[str, Any]] = {
     "mnist_value_direction_recovers": {"cosine": (0.85, 0.86, 0.87, 0.86)},
     "mnist_attention_recovers_pooling": {"errors": rows(first=1.7, inner=[0.6] * 10 + [0.1] * 53, last=1.7)},
     "mnist_attention_recovers_pattern": {"hits": [9] * 9 + [9, 7, 7, 8, 9, 8, 7, 9, 8] * 7 + [9] * 9},
-    "mnist_background_patches_fail": {"errors": rows(first=1.7, last=[1.7] * 7 + [0.1] * 2)},
+    "mnist_background_patches_fail": {"hits": [8] * 9 + [9] * 63 + [7] * 9},
 }
 
 

@@ -71,7 +71,9 @@ class Preset(Settings):
         """No more test images than there are."""
         most = 1000 if self.images == "small" else 10_000
         if self.n_test > most:
-            yield f"n_test takes a whole number <= {most} with images={self.images}, got {self.n_test}."
+            yield (
+                f"n_test takes a whole number <= {most} with images={self.images}, got n_test={self.n_test}."
+            )
 
 
 PRESETS = {
@@ -102,7 +104,7 @@ class Digits(NamedTuple):
 def patches(images: np.ndarray) -> np.ndarray:
     """Images of 28 x 28 bytes, resized to 27 x 27 and cut into patches: (N, d, D)."""
     resize = jax.jit(lambda x: jax.image.resize(x, (*x.shape[:1], SIDE, SIDE), "linear"))
-    parts = np.array_split(images.astype(np.float32), len(images) // 500)
+    parts = np.array_split(images.astype(np.float32), max(1, len(images) // 500))
     small = np.clip(np.rint(np.concatenate([resize(part) for part in parts])), 0, 255).astype(np.uint8)
     cut = small.reshape(-1, GRID, PATCH, GRID, PATCH).transpose(0, 2, 4, 1, 3)
     return cut.reshape(-1, d, D)

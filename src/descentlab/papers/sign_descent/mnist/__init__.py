@@ -44,7 +44,12 @@ class Preset(Settings):
     plus: int = parameter("the digit with label 1", default=0, low=0, high=9)
     minus: int = parameter("the digit with label -1", default=1, low=0, high=9)
     n: int = parameter("training samples", default=100, low=2, high=10_000)
-    n_test: int = parameter("test digits, each with fresh noise", default=1000, low=2, high=10_000)
+    n_test: int = parameter(
+        "test digits, each with fresh noise; all of the two classes, if there are fewer",
+        default=1000,
+        low=2,
+        high=10_000,
+    )
     noise: float = parameter("typical norm of the noise patch; that of the digit is 1", default=4.0, above=0)
     m_k: int = parameter("rows of W_Q and W_K (neurons)", default=20, low=1, high=10_000)
     m_v: int = parameter("rows of W_{V,1} and of W_{V,-1}", default=20, low=1, high=10_000)
@@ -68,9 +73,8 @@ class Preset(Settings):
                 f"images=small has the digits 0 and 1 only, got plus={self.plus}, minus={self.minus}; "
                 "images=full has all."
             )
-        most = 500 if self.images == "small" else 10_000
-        if self.images == "small" and self.n > 2 * most:
-            yield f"n takes a whole number <= {2 * most} with images=small, got n={self.n}."
+        if self.images == "small" and self.n > 1000:
+            yield f"n takes a whole number <= 1000 with images=small, got n={self.n}."
 
 
 PRESETS = {
