@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 from matfree import decomp
 
 PRODUCTS = 32
@@ -50,13 +50,19 @@ def extremes_with_vector(
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         decompose = decomp.tridiag_sym(min(products, flat.size), custom_vjp=False)
         basis, tridiagonal, *_ = decompose(lambda x: ravel_pytree(product(tree(x)))[0], begin)
-        values, vectors = jnp.linalg.eigh(_until_exhausted(jnp.asarray(tridiagonal)))
-        top = vectors[:, -1] @ jnp.asarray(basis)
+        kept, own = _until_exhausted(jnp.asarray(tridiagonal))
+        values, vectors = jnp.linalg.eigh(kept)
+        # Where several are largest, one of the basis itself: what fills the rest is no direction.
+        share = jnp.sum(jnp.where(own[:, None], vectors, 0.0) ** 2, axis=0)
+        last = jnp.argmax(jnp.where(share > 0.5, values, -jnp.inf))
+        top = vectors[:, last] @ jnp.where(own[:, None], jnp.asarray(basis), 0.0)
     return Extremes(values[0], values[-1]), tree((top / jnp.linalg.norm(top)).astype(flat.dtype))
 
 
-def _until_exhausted(tridiagonal: Float[Array, "k k"]) -> Float[Array, "k k"]:
+def _until_exhausted(tridiagonal: Float[Array, "k k"]) -> tuple[Float[Array, "k k"], Bool[Array, " k"]]:
     """The part before an off-diagonal entry is a rounding error; the rest repeats the first diagonal entry.
+
+    Also says which rows are of that part.
 
     A map of low rank has no more directions than that. Beyond, the library goes on with normalised noise.
     """
@@ -65,4 +71,4 @@ def _until_exhausted(tridiagonal: Float[Array, "k k"]) -> Float[Array, "k k"]:
     goes_on = beside > jnp.sqrt(jnp.finfo(diagonal.dtype).eps) * size
     own = jnp.concatenate([jnp.ones(1, bool), jnp.cumprod(goes_on).astype(bool)])
     kept = jnp.where(own[:, None] & own[None, :], tridiagonal, 0.0)
-    return kept + jnp.diag(jnp.where(own, 0.0, diagonal[0]))
+    return kept + jnp.diag(jnp.where(own, 0.0, diagonal[0])), own

@@ -32,6 +32,7 @@ from descentlab.system import Loaded
 
 LOSS = "training_loss"
 SIDE = 32  # pixels of a Pathfinder image
+MOST_AT_ONCE = 128  # examples
 
 
 @preset
@@ -69,6 +70,8 @@ class Preset(Settings):
             yield f"plane takes an odd number, or 0, got plane={self.plane}."
         if self.task == "imdb" and self.n_train > 25_000:
             yield f"n_train takes a whole number <= 25000 for task=imdb, got n_train={self.n_train}."
+        if self.task == "imdb" and self.n_test > 25_000:
+            yield f"n_test takes a whole number <= 25000 for task=imdb, got n_test={self.n_test}."
         if self.dropout > 0 and not self.with_dropout:
             yield f"dropout takes 0 unless with_dropout=true, got dropout={self.dropout:g}."
 
@@ -188,7 +191,8 @@ def logits(
         return model(*embedded(model, x), kernel, p.chunk, key, p.dropout)
 
     if key is None or not p.with_dropout:
-        return jax.vmap(lambda x: one(x, None))(x)
+        # Many examples a few at a time: their scores would not fit together.
+        return jax.lax.map(lambda x: one(x, None), x, batch_size=min(len(x), MOST_AT_ONCE))
     return jax.vmap(one)(x, jax.random.split(key, x.shape[0]))
 
 

@@ -57,11 +57,14 @@ def lead(**runs: xr.Dataset) -> Estimate:
 
 
 def behind(data: Datasets) -> Datasets:
-    """Gaussian runs that are a tenth of a nat behind."""
-    return {
-        name: run.assign(training_loss=run["training_loss"] + 0.1) if name.startswith("gaussian") else run
-        for name, run in data.items()
+    """Gaussian runs that are a tenth of a nat behind those with softmax."""
+    late = {
+        f"gaussian_{rate}": data[f"gaussian_{rate}"].assign(
+            training_loss=data[f"softmax_{rate}"]["training_loss"] + 0.1
+        )
+        for rate in FACTORS
     }
+    return {**data, **late}
 
 
 FASTER = tuple(
@@ -131,7 +134,7 @@ def smoother(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
     return mean(np.log(rough["softmax"] / rough["gaussian"]), range=size, notes=notes)
 
 
-def swapped(data: Datasets) -> Datasets:
+def with_waves(data: Datasets) -> Datasets:
     """A Gaussian landscape with a wave of the loss's own size on it."""
     run = data["gaussian"]
     plane = run["random_plane"]
@@ -150,7 +153,7 @@ SMOOTHER = tuple(
         smoother,
         Interval(low=0.0),
         runs=BOTH,
-        mutants=(Mutant("Gaussian landscape with waves", alter=swapped),),
+        mutants=(Mutant("Gaussian landscape with waves", alter=with_waves),),
         presets=presets(task, "landscape"),
         margin="An order; the figure gives no number. The notes have the plane of the top eigenvectors, the "
         "share of points that curve down, and the extreme eigenvalues.",

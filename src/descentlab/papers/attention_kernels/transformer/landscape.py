@@ -46,7 +46,7 @@ def filter_normalised(key: Key[Array, ""], weights: Block) -> Block:
 
 def norm(x: Block) -> Float[Array, ""]:
     """The length of a block."""
-    return jnp.sqrt(sum((jnp.sum(one**2) for one in x), jnp.zeros(())).astype(x[0].dtype))
+    return jnp.sqrt(sum((jnp.sum(one**2) for one in x), jnp.zeros((), x[0].dtype)))
 
 
 def plane(

@@ -1,7 +1,8 @@
 """A small transformer with softmax or Gaussian attention, for one sequence of tokens at a time.
 
 Attention goes through the queries in chunks and forgets the scores of a chunk once it has its outputs;
-backward it makes them again. So memory is linear in the length, and the numbers are those of the plain form.
+backward it makes them again. So memory is linear in the length, and the numbers are those of the plain form
+(dropout aside, whose masks are drawn by chunk).
 """
 
 from collections.abc import Callable
