@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,14 +25,20 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all, and has it on disk before anyone sees it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Writes a file of a store whole or not at all."""
     with writing(path):
-        try:
-            with open(temporary, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        put(path, content)
+
+
+def put(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all, and has it on disk before anyone sees it; the last writer wins."""
+    # Machines that share a folder may have equal process ids.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

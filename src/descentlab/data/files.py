@@ -8,7 +8,6 @@ checksum is right and then written in one step, so that a file is there whole or
 import contextlib
 import hashlib
 import os
-import secrets
 import sys
 import urllib.error
 import urllib.parse
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import platformdirs
 
+from descentlab.disk import put
 from descentlab.errors import DataError
 
 TIMEOUT = 10.0  # seconds, for a connection and for each block
@@ -165,18 +165,9 @@ def _reason(error: Exception) -> str:
 
 def _write(place: Path, content: bytes) -> None:
     """Writes a file whole or not at all; of several processes that do so, the last one's stays."""
-    # Machines that share a cache may have equal process ids.
-    temporary = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(temporary, "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, place)
-        finally:
-            temporary.unlink(missing_ok=True)
+        put(place, content)
     except OSError as error:
         raise DataError(
             f"{place} cannot be written: {error.strerror or error}. Mend that, or name another folder in "

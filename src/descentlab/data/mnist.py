@@ -10,6 +10,7 @@ import math
 import struct
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
@@ -46,6 +47,20 @@ SMALL = File(
 )
 REINSTALL = "It is part of descentlab: install that again."
 ABOUT_SMALL = "the first 500 + 500 zeros and ones of MNIST, in the package"
+
+
+class Digits(NamedTuple):
+    """Images and labels, for training and for tests."""
+
+    train: Any
+    train_labels: Any
+    test: Any
+    test_labels: Any
+
+
+def digits(which: str) -> Digits:
+    """Both splits: `small`, those that come with the package, or `full`, all of MNIST."""
+    return Digits(*small()) if which == "small" else Digits(*load("train"), *load("test"))
 
 
 def load(split: str) -> tuple[UInt8[np.ndarray, "N 28 28"], UInt8[np.ndarray, " N"]]:

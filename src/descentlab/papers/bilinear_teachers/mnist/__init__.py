@@ -19,6 +19,7 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from descentlab.data import mnist
+from descentlab.data.mnist import Digits
 from descentlab.dynamics import Dynamics, descent
 from descentlab.numerics import float_dtype
 from descentlab.objective import online
@@ -92,15 +93,6 @@ def records(p: Preset) -> np.ndarray:
 # ---------------------------------------------------------------- data
 
 
-class Digits(NamedTuple):
-    """Images as bytes, cut into patches (N, d, D), and their labels."""
-
-    train: Any
-    train_labels: Any
-    test: Any
-    test_labels: Any
-
-
 def patches(images: np.ndarray) -> np.ndarray:
     """Images of 28 x 28 bytes, resized to 27 x 27 and cut into patches: (N, d, D)."""
     resize = jax.jit(lambda x: jax.image.resize(x, (*x.shape[:1], SIDE, SIDE), "linear"))
@@ -112,15 +104,12 @@ def patches(images: np.ndarray) -> np.ndarray:
 
 @cache
 def _digits(images: str) -> Digits:
-    if images == "small":
-        train, train_labels, test, test_labels = mnist.small()
-    else:
-        (train, train_labels), (test, test_labels) = mnist.load("train"), mnist.load("test")
-    return Digits(patches(train), train_labels, patches(test), test_labels)
+    whole = mnist.digits(images)
+    return whole._replace(train=patches(whole.train), test=patches(whole.test))
 
 
 def data(p: Preset) -> Digits:
-    """MNIST in patches."""
+    """MNIST as bytes, cut into patches: (N, d, D)."""
     return _digits(p.images)
 
 

@@ -15,6 +15,7 @@ from jax.nn import softplus
 from jaxtyping import Array, Float, Key
 
 from descentlab.data import mnist
+from descentlab.data.mnist import Digits
 from descentlab.dynamics import Dynamics, descent
 from descentlab.numerics import float_dtype
 from descentlab.objective import empirical
@@ -99,21 +100,9 @@ def records(p: Preset) -> np.ndarray:
 # ---------------------------------------------------------------- data
 
 
-class Digits(NamedTuple):
-    """The digits of the two classes as rows of grey levels, and their labels +-1."""
-
-    train: Any
-    train_labels: Any
-    test: Any
-    test_labels: Any
-
-
 def data(p: Preset) -> Digits:
-    """The digits of the two classes."""
-    if p.images == "small":
-        train, train_labels, test, test_labels = mnist.small()
-    else:
-        (train, train_labels), (test, test_labels) = mnist.load("train"), mnist.load("test")
+    """The digits of the two classes as rows of grey levels, and their labels +-1."""
+    whole = mnist.digits(p.images)
 
     def chosen(images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         own = (labels == p.plus) | (labels == p.minus)
@@ -121,7 +110,7 @@ def data(p: Preset) -> Digits:
         grey = squares.mean(axis=(2, 4), dtype=np.float32).reshape(-1, pixels(p))
         return grey, np.where(labels[own] == p.plus, 1, -1).astype(np.int8)
 
-    return Digits(*chosen(train, train_labels), *chosen(test, test_labels))
+    return Digits(*chosen(whole.train, whole.train_labels), *chosen(whole.test, whole.test_labels))
 
 
 def require(p: Preset) -> None:
