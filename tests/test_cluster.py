@@ -225,6 +225,14 @@ def test_batch_jobs_compute_what_this_process_does(slurm: str, here: Store, tmp_
 
 
 @pytest.mark.parametrize("slurm", [WAITS], indirect=True, ids=["waits"])
+def test_work_is_planned_for_the_jobs_that_are_to_come(slurm: str):
+    file = Path(slurm.removeprefix("slurm:"))
+    file.write_text(JOBS.replace("jobs = 1", "jobs = 3\ncores = 2"))
+    with connect(slurm) as fleet:
+        assert fleet.size() == 6
+
+
+@pytest.mark.parametrize("slurm", [WAITS], indirect=True, ids=["waits"])
 def test_an_error_of_the_store_is_not_blamed_on_the_queue(slurm: str):
     with pytest.raises(StoreError, match=r"^the disk is full$"), connect(slurm):
         raise StoreError("the disk is full")

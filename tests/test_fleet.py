@@ -132,7 +132,7 @@ def test_a_store_that_cannot_be_written_is_named(fleet: Fleet, tmp_path: Path):
     with pytest.raises(StoreError) as caught:
         campaign.complete(PAPER, PRESETS, SEEDS, store, fleet)
     assert str(caught.value) == (
-        f"{store.path} cannot be written: Not a directory. Mend that or choose another --store and give the "
+        f"{store.path} cannot be written: Not a directory. Mend that or choose another folder and give the "
         "same command again; what is stored stays."
     )
 

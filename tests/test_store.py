@@ -136,16 +136,38 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 
 def test_checkpoints_are_kept_found_and_dropped(filled: Store, capsys: pytest.CaptureFixture[str]):
     filled.keep(RUN, range(2, 5), {"step": np.asarray(7), "state 000": np.ones((3, 2))})
-    assert filled.kept(RUN, 0) is None
-    found = filled.kept(RUN, 2)
+    assert filled.kept(RUN, 0, 8) is None
+    found = filled.kept(RUN, 2, 8)
     assert found is not None
     assert found[0] == range(2, 5)
     np.testing.assert_array_equal(found[1]["state 000"], np.ones((3, 2)))
     path = filled.folder(RUN) / "checkpoint-2-5.npz"
     path.write_bytes(path.read_bytes()[:50])
-    assert filled.kept(RUN, 2) is None
+    assert filled.kept(RUN, 2, 8) is None
     assert "checkpoint-2-5.npz is damaged" in capsys.readouterr().err
-    filled.drop(RUN, range(2, 5))
+
+
+def test_the_checkpoint_of_most_seeds_that_are_wanted_is_taken(filled: Store):
+    for last in (16, 8, 4):
+        filled.keep(RUN, range(2, last), {"step": np.asarray(last)})
+    filled.keep(RUN, range(8, 16), {"step": np.asarray(1)})
+    for most, found in ((20, 16), (15, 8), (7, 4)):
+        kept = filled.kept(RUN, 2, most)
+        assert kept is not None
+        assert kept[0] == range(2, found)
+        assert int(kept[1]["step"]) == found
+    assert filled.kept(RUN, 2, 3) is None
+    filled.drop(RUN, 8)
+    assert filled.kept(RUN, 2, 20) is None
+    assert filled.kept(RUN, 8, 20) is not None
+
+
+def test_a_run_is_free_unless_somebody_holds_it(filled: Store):
+    assert filled.free("another")
+    assert not filled.folder("another").exists()
+    with filled.lock(RUN):
+        assert not filled.free(RUN)
+    assert filled.free(RUN)
 
 
 def add_one_seed(path: Path, times: int) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -413,12 +413,12 @@ def test_a_group_that_was_cut_goes_on_from_its_checkpoints(
         perform(task, cut, Stops(8), keep_every=-1.0)
     names = [work.identify(bowl, preset) for preset in grid]
     for name in names:
-        kept = cut.kept(name, 0)
+        kept = cut.kept(name, 0, 2)
         assert kept is not None
         assert kept[0] == range(2)
         assert int(kept[1]["step"]) == 7
     # One of them has lost its checkpoint, and another is further than the rest.
-    cut.drop(names[3], range(2))
+    cut.drop(names[3], 2)
     alone = work.Task("bowl", (grid[5],), 0, 2)
     with pytest.raises(KeyboardInterrupt):
         perform(alone, cut, Stops(15), keep_every=-1.0)
@@ -512,7 +512,7 @@ def test_a_sweep_in_which_all_fail_says_so(bowl: Paper, tmp_path: Path, monkeypa
 def test_what_failed_is_not_shown_as_running(bowl: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bowl.module, "UNLUCKY", {0.5})
     task, store = work.Task("bowl", (bowl.preset("tiny").replace(eta=0.5),), 0, 2), Store(tmp_path)
-    [result] = perform(task, store, Beacon(store))
+    [result] = perform(task, store)
     assert result.outcome == "failed"
     assert burning(store) == []
 
@@ -554,6 +554,35 @@ def test_words_and_switches_are_axes_too(bowl: Paper, tmp_path: Path):
         xr.testing.assert_equal(opened.load(), data)
     near, far = (float(data["loss"].sel(start=s, reduced=False)[0, 0]) for s in ("zero", "far"))
     assert far > 100 * near
+
+
+@pytest.mark.parametrize("values", ["true,false", "false,true"])
+def test_cells_that_lack_a_probe_are_nan_there(values: str, bowl: Paper, tmp_path: Path):
+    data = swept(bowl, tmp_path, [f"reduced={values}"], seeds=2).data
+    assert data["target"].dims == ("reduced", "seed", "coordinate")
+    assert np.isnan(data["target"].sel(reduced=True)).all()
+    assert np.isfinite(data["target"].sel(reduced=False)).all()
+    assert np.isfinite(data["loss"]).all()
+
+
+def test_a_setting_may_be_called_like_a_probe_its_dimension_or_time(tmp_path: Path):
+    paper = load("attention_kernels")
+    small = paper.preset("tiny").replace(steps=2)
+    result = swept(paper, tmp_path, ["step=fixed,curvature", "kernel=softmax,gaussian"], 2, preset=small)
+    data = result.data
+    assert list(data["setting_step"].values) == ["fixed", "curvature"]
+    assert data["floor"].dims == ("setting_step", "kernel", "seed", "probe_kernel")
+    assert data["loss"].dims == ("setting_step", "kernel", "seed", "step")
+    assert list(data["step"].values) == [0, 1, 2]
+    with xr.open_dataset(result.path) as opened:
+        xr.testing.assert_equal(opened.load(), data)
+
+
+def test_diverged_cells_are_told_apart_by_their_grid(bowl: Paper, tmp_path: Path):
+    over = {name: [Grid("eta", [{"eta": 1e12}])] for name in ("first", "second")}
+    result = sweep(bowl, "tiny", over, 1, tmp_path, Here())
+    assert list(result.diverged()) == ["first: eta=1000000000000.0", "second: eta=1000000000000.0"]
+    assert result.over() == {"eta": [1e12]}
 
 
 def test_probes_of_different_sizes_are_averaged_and_other_records_left_out(bowl: Paper, tmp_path: Path):
@@ -622,7 +651,7 @@ def test_one_axis_takes_the_place_of_a_studys_own(bowl: Paper, tmp_path: Path):
 def test_a_study_is_a_preset_with_claims_and_figures_of_its_own(bowl: Paper):
     assert list(bowl.presets) == ["tiny", "quick", "paper", "bowls"]
     assert bowl.preset("bowls") == bowl.preset("tiny").replace(noise=0.1)
-    assert list(bowl.readings) == ["progress"]
+    assert list(bowl.readings(bowl.preset("tiny"))) == ["progress"]
     for paper in map(load, ("sign_descent", "bilinear_teachers")):
         for name, study in paper.studies.items():
             assert {figure.name for figure in paper.figures_of(name)} == set(study.figures)
@@ -636,6 +665,14 @@ def test_a_study_is_a_preset_with_claims_and_figures_of_its_own(bowl: Paper):
 # ---------------------------------------------------------------- what people see
 
 
+class Looks(Watcher):
+    def __init__(self, look: Callable[[], None]) -> None:
+        self.look = look
+
+    def progress(self, step: int, loss: float) -> None:
+        self.look()
+
+
 @pytest.fixture(scope="module")
 def seen(bowl: Paper, tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
     """What burnt at each moment while two cells were computed one after another, and afterwards."""
@@ -643,7 +680,7 @@ def seen(bowl: Paper, tmp_path_factory: pytest.TempPathFactory) -> list[list[dic
     [task] = work.plan(bowl, cells(bowl.preset("tiny"), [axis("eta=0.2,0.3")]), 2, store)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("descentlab.beacon.EVERY_SECONDS", -1.0)
-        perform(task, store, Beacon(store, lambda: found.append(burning(store))))
+        perform(task, store, Looks(lambda: found.append(burning(store))))
     return [*found, burning(store)]
 
 
@@ -661,13 +698,16 @@ def test_a_beacon_counts_the_cells_that_are_being_computed(seen: list[list[dict[
 
 def test_beacons_of_the_dead_are_put_out(tmp_path: Path):
     store = Store(tmp_path)
-    beacon = Beacon(store)
+    beacon = Beacon(store, ["bowl-1"], Watcher())
     beacon.begin("bowl", 20, 1)
     assert [one["label"] for one in burning(store)] == ["bowl"]
     about = json.loads(beacon.path.read_text())
     beacon.path.write_text(json.dumps(about | {"pid": 2**22 + 1}))
     assert burning(store) == []
     assert not beacon.path.exists()
+    # Another process has got the number of one that died.
+    beacon.path.write_text(json.dumps(about | {"since": "1"}))
+    assert burning(store) == []
     beacon.path.write_text("{")
     assert burning(store) == []
 
@@ -730,12 +770,13 @@ def test_an_overview_tells_how_a_sweep_stands(
 ):
     monkeypatch.setenv("FORCE_COLOR" if terminal else "NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "150")
-    beacon = Beacon(Store(tmp_path))
+    beacon, other = (Beacon(Store(tmp_path), [run], Watcher()) for run in ("bowl-1", "bowl-2"))
+    other.begin("somebody else's", 20, 3, 7)
     beacon.begin("bowl 2 cells eta=0.1..0.2", 20, 3, 2)
     with contextlib.suppress(KeyboardInterrupt), Overview(Store(tmp_path)) as view:
-        view.overview(Tally(5, stored=1, done=2))
+        view.overview(Tally(5, stored=1, done=2, runs=frozenset({"bowl-1"})))
         view.say("failed: [a] cell")
-        view.overview(Tally(3, stored=1, done=2))
+        view.overview(Tally(3, stored=1, done=2, runs=frozenset({"bowl-1"})))
         raise KeyboardInterrupt
     out, told = capsys.readouterr()
     assert out == ""

@@ -8,7 +8,8 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from descentlab.store import WORK, Store
@@ -19,35 +20,45 @@ STALE_SECONDS = 300.0  # of other machines: compiling does not light a beacon
 
 
 class Beacon(Watcher):
-    """Tells the store, and `tick`, how far a task is. A store that cannot be written says so elsewhere."""
+    """Tells the store how far some runs are, and another watcher all it hears.
 
-    def __init__(self, store: Store, tick: Callable[[], None] = lambda: None) -> None:
+    A store that cannot be written says so elsewhere.
+    """
+
+    def __init__(self, store: Store, runs: Sequence[str], watcher: Watcher) -> None:
         self.path = store.path / WORK / f"{uuid.uuid4().hex}.json"
-        self.tick, self.lit = tick, 0.0
+        self.runs, self.watcher, self.lit = list(runs), watcher, 0.0
         self.about: dict[str, Any] = {}
 
     def begin(self, label: str, steps: int, seeds: int, cells: int = 1) -> None:
         """Lights the beacon."""
         self.about = {
-            "label": label, "cells": cells, "seeds": seeds, "step": 0, "steps": steps, "loss": None,
-            "pid": os.getpid(), "host": os.uname().nodename,
+            "label": label, "runs": self.runs, "cells": cells, "seeds": seeds, "step": 0, "steps": steps,
+            "loss": None, "pid": os.getpid(), "since": _since(os.getpid()), "host": os.uname().nodename,
         }  # fmt: skip
         self._light()
+        self.watcher.begin(label, steps, seeds, cells)
 
     def progress(self, step: int, loss: float) -> None:
         """Says how far it is."""
         self.about |= {"step": step, "loss": loss if abs(loss) < float("inf") else None}
         if time.monotonic() - self.lit > EVERY_SECONDS:
             self._light()
-            self.tick()
+        self.watcher.progress(step, loss)
 
     def end(self) -> None:
         """Puts the beacon out."""
         self.path.unlink(missing_ok=True)
+        self.watcher.end()
 
     def drop(self) -> None:
         """Puts the beacon out."""
-        self.end()
+        self.path.unlink(missing_ok=True)
+        self.watcher.drop()
+
+    def say(self, message: str) -> None:
+        """Passes it on."""
+        self.watcher.say(message)
 
     def _light(self) -> None:
         self.lit = time.monotonic()
@@ -81,4 +92,12 @@ def _alive(about: dict[str, Any], age: float) -> bool:
         return False
     except PermissionError:
         pass
-    return True
+    return about["since"] == _since(about["pid"])  # another process may have got the number since
+
+
+def _since(pid: int) -> str:
+    """When a process began, in its system's own ticks; nothing where the system does not tell."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""

@@ -23,12 +23,13 @@ BUSY_SECONDS = 1.0
 
 @dataclass
 class Tally:
-    """How a campaign stands. `failed` has the error of each cell that raised."""
+    """How a campaign stands. `failed` has the error of each cell that raised, `runs` the names of all."""
 
     cells: int
     stored: int = 0
     done: int = 0
     failed: dict[Settings, str] = field(default_factory=dict)
+    runs: frozenset[str] = frozenset()
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -61,7 +62,7 @@ def complete(
     names = {preset: identify(paper, preset) for preset in presets}
     with writing(store.path):
         store.path.mkdir(parents=True, exist_ok=True)
-    tally = Tally(len(presets))
+    tally = Tally(len(presets), runs=frozenset(names.values()))
 
     def lacking(candidates: Iterable[Settings]) -> list[Settings]:
         found = [p for p in candidates if store.seeds(names[p]) < seeds]
@@ -75,12 +76,15 @@ def complete(
     todo = lacking(presets)
     tally.stored = len(presets) - len(todo) - len(tally.failed)
     while todo:
-        tasks = plan(paper, todo, seeds, store, _parts(paper, todo[0], fleet))
-        who = Here() if len(tasks) == 1 and isinstance(fleet, Processes) else fleet
-        busy = 0
+        # Workers are not started for cells that other processes hold, as all may be at the end.
+        free = [p for p in todo if store.free(names[p])]
+        if not free:
+            view.overview(tally)
+            time.sleep(BUSY_SECONDS)
+        tasks = plan(paper, free, seeds, store, _parts(paper, todo[0], fleet))
+        who = Here() if len(tasks) <= 1 and isinstance(fleet, Processes) else fleet
         for results in who.perform(tasks, store, lambda: view.overview(tally)):
             for result in results:
-                busy += result.outcome == "busy"
                 tally.done += result.outcome == "done"
                 if result.outcome == "failed":
                     tally.failed[result.preset] = result.error
@@ -89,10 +93,8 @@ def complete(
                         store.fail(names[result.preset], about)
                     view.say(f"failed: {label(paper.name, [result.preset])}: {result.error}")
             view.overview(tally)
-        held, todo = len(todo), lacking(todo)
+        todo = lacking(todo)
         tally.done = tally.cells - tally.stored - len(tally.failed) - len(todo)
-        if busy == held:
-            time.sleep(BUSY_SECONDS)  # other processes have all that is left
     return tally
 
 

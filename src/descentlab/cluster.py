@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from descentlab.beacon import Beacon
 from descentlab.disk import writing
 from descentlab.errors import SettingError, UserError
 from descentlab.fleet import MOST_LOSSES, TICK_SECONDS
@@ -27,7 +26,7 @@ from descentlab.perform import absorb, compute, perform
 from descentlab.preset import Settings
 from descentlab.store import WORK, Store
 from descentlab.watcher import Watcher
-from descentlab.work import Result, Task, identify
+from descentlab.work import Result, Task, identify, names_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -55,9 +54,9 @@ def connect(where: str) -> Iterator[Cluster]:
     kind, _, file = where.partition(":")
     with contextlib.ExitStack() as open_:
         if kind in QUEUES:
-            scheduler = open_.enter_context(_queue(kind, file))
+            scheduler, expected = open_.enter_context(_queue(kind, file))
         elif "://" in where:
-            scheduler = where
+            scheduler, expected = where, 0
         else:
             raise SettingError(
                 "cluster takes a scheduler's address such as tcp://host:8786, or slurm, pbs, slurm:FILE, "
@@ -67,12 +66,12 @@ def connect(where: str) -> Iterator[Cluster]:
             client = open_.enter_context(Client(scheduler, timeout=CONNECT_SECONDS))
         except (OSError, TimeoutError, ValueError) as error:
             raise ClusterError(f"no dask scheduler answers at {where} ({error}).") from None
-        yield Cluster(client)
+        yield Cluster(client, expected)
 
 
 @contextlib.contextmanager
-def _queue(kind: str, file: str) -> Iterator[Any]:
-    """A scheduler here, whose workers are batch jobs."""
+def _queue(kind: str, file: str) -> Iterator[tuple[Any, int]]:
+    """A scheduler here, whose workers are batch jobs, and how many threads they will have."""
     try:
         import dask_jobqueue
     except ImportError:
@@ -96,7 +95,7 @@ def _queue(kind: str, file: str) -> Iterator[Any]:
             queue.scale(jobs=jobs)
         except (TypeError, ValueError, RuntimeError, OSError) as error:
             raise ClusterError(f"{kind} did not take the jobs: {error}") from error
-        yield queue
+        yield queue, jobs * int(settings["cores"])
 
 
 @dataclass
@@ -104,11 +103,12 @@ class Cluster:
     """The workers of a dask scheduler."""
 
     client: Client
+    expected: int = 0  # batch jobs start when their queue lets them
 
     def size(self) -> int:
-        """The workers' threads, each of which performs a task at a time."""
+        """The threads of the workers that are there or to come, each of which performs a task at a time."""
         threads: Any = self.client.nthreads()
-        return max(1, sum(threads.values()))
+        return max(1, self.expected, sum(threads.values()))
 
     def perform(
         self, tasks: Sequence[Task], store: Store, tick: Callable[[], None]
@@ -123,7 +123,7 @@ class Cluster:
             token.touch()
         futures = {
             self.client.submit(
-                _perform, task, _names(task), str(store.path.resolve()), token.name,
+                _perform, task, names_of(task), str(store.path.resolve()), token.name,
                 pure=False, allow_other_workers=False,
             ): task
             for task in tasks
@@ -138,11 +138,6 @@ class Cluster:
         finally:
             self.client.cancel(list(futures))
             token.unlink(missing_ok=True)
-
-
-def _names(task: Task) -> list[str]:
-    paper = load(task.paper)
-    return [identify(paper, preset) for preset in task.presets]
 
 
 def _settle(future: Any, task: Task, store: Store) -> list[Result]:
@@ -176,14 +171,14 @@ def _perform(task: Task, names: list[str], path: str, token: str) -> list[tuple[
     """Performs a task on a worker."""
     import descentlab
 
-    if _names(task) != names:
+    if names_of(task) != names:
         raise ClusterError(
             f"a worker has other code of {task.paper} than the caller (its descentlab is "
             f"{descentlab.__version__}): install the same version everywhere."
         )
     store = Store(path)
     if (store.path / WORK / token).exists():
-        return [(result, None) for result in perform(task, store, Beacon(store))]
+        return [(result, None) for result in perform(task, store)]
     return _send_back(task, task.presets)
 
 

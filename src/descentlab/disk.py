@@ -17,7 +17,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "Free some room" if full else "Mend that or choose another --store"
+        remedy = "Free some room" if full else "Mend that or choose another folder"
         raise StoreError(
             f"{path} cannot be written: {error.strerror or error}. {remedy} and give the same command again; "
             "what is stored stays."

@@ -13,16 +13,18 @@ import selectors
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol, runtime_checkable
 
-from descentlab import beacon, numerics
+from descentlab import numerics
 from descentlab.errors import StoreError
 from descentlab.perform import perform
 from descentlab.store import Store
+from descentlab.watcher import Watcher
 from descentlab.work import Result, Task
 
 TICK_SECONDS = 0.5
@@ -56,7 +58,19 @@ class Here:
     ) -> Iterator[list[Result]]:
         """One task after another."""
         for task in tasks:
-            yield perform(task, store, beacon.Beacon(store, tick))
+            yield perform(task, store, _Ticking(tick))
+
+
+class _Ticking(Watcher):
+    """Calls `tick` about twice a second while work goes on."""
+
+    def __init__(self, tick: Callable[[], None]) -> None:
+        self.tick, self.told = tick, 0.0
+
+    def progress(self, step: int, loss: float) -> None:
+        if time.monotonic() - self.told > TICK_SECONDS:
+            self.tick()
+            self.told = time.monotonic()
 
 
 @dataclass
@@ -121,7 +135,8 @@ class _Worker:
 
     def __init__(self, devices: int) -> None:
         environment = {"JAX_NUM_CPU_DEVICES": str(devices)} | os.environ
-        # A session of its own: Ctrl-C stops the caller, which stops its workers between two writes.
+        # A session of its own: Ctrl-C stops the caller, which then stops its workers. Files are written
+        # whole or not at all, so they may be stopped at any moment.
         self.process = subprocess.Popen(
             [sys.executable, "-m", "descentlab.fleet"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
@@ -190,7 +205,7 @@ def serve() -> None:
         task, path = orders.popleft()
         store = Store(path)
         try:
-            answer: Any = perform(task, store, beacon.Beacon(store))
+            answer: Any = perform(task, store)
         except StoreError as error:
             answer = error
         _send(answers, answer)

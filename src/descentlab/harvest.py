@@ -3,7 +3,9 @@
 Dimensions are those of the grid, `seed`, `step` and a probe's own. A probe keeps its trajectory where all
 cells are recorded at the same steps, else its last record; where its own dimensions differ in size between
 cells, their mean. What the paper reads off a run (its READINGS, such as stage times) stands beside the
-probes. A cell that failed is nan everywhere and true in `failed`.
+probes. A cell that failed is nan everywhere and true in `failed`; a cell whose setting has no such probe is
+nan there. Where a setting and a probe, or a probe's dimension, share a name, the probe's becomes `probe_...`;
+a setting called like what every dataset has, such as `step`, becomes `setting_...`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import hashlib
 import json
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +34,9 @@ from descentlab.scaling import Grid
 from descentlab.store import SWEEPS, Store
 from descentlab.work import identify
 
+# What every harvest has, so that no setting may be called so in it.
+OWN = ("seed", "step", "failed", "run", "diverged_at")
+
 
 def harvest(
     paper: Paper,
@@ -42,15 +47,16 @@ def harvest(
     failed: Mapping[Settings, str],
 ) -> xr.Dataset:
     """The runs of the cells as one dataset."""
-    dims = tuple(grid.over for grid in over)
+    dims = tuple(coordinate(grid.over) for grid in over)
+    settings = {coordinate(name) for grid in over for cell in grid.cells for name in cell}.union(dims)
     runs = [None if p in failed else _run(paper, p, seeds, store) for p in cells.flat]
     sound = [run for run in runs if run is not None]
     data: dict[str, Any] = {}
     steps = [run.variables["step"].values for run in sound]
     same_steps = all(np.array_equal(own, steps[0]) for own in steps)
-    for name in sound[0].data_vars if sound else ():
-        series = _alike([run.variables[name] for run in sound], same_steps)
-        data[str(name)] = _laid_out(dims, cells.shape, runs, series)
+    for name in dict.fromkeys(str(name) for run in sound for name in run.data_vars):
+        found = [None if run is None or name not in run else run.variables[name] for run in runs]
+        data[_apart(name, settings)] = _laid_out(dims, cells.shape, _alike(found, same_steps), settings)
     data["failed"] = (dims, np.reshape([run is None for run in runs], cells.shape))
     data["run"] = (dims, np.reshape([identify(paper, p) for p in cells.flat], cells.shape))
     coords: dict[str, Any] = {"seed": np.arange(seeds)}
@@ -59,9 +65,18 @@ def harvest(
     for number, grid in enumerate(over):
         along = np.moveaxis(cells, number, 0).reshape(len(grid.cells), -1)[:, 0]
         for name in dict.fromkeys(name for cell in grid.cells for name in cell):
-            coords[name] = (grid.over, [getattr(p, name) for p in along])
-    sizes = [name for grid in over for name in _sizes(grid)]
+            coords[coordinate(name)] = (coordinate(grid.over), [getattr(p, name) for p in along])
+    sizes = [coordinate(name) for grid in over for name in _sizes(grid)]
     return xr.Dataset(data, coords, {"paper": paper.name, "title": paper.about.title, "sizes": sizes})
+
+
+def coordinate(setting: str) -> str:
+    """What a setting is called in a harvest."""
+    return f"setting_{setting}" if setting in OWN else setting
+
+
+def _apart(name: str, settings: Collection[str]) -> str:
+    return f"probe_{name}" if name in settings else name
 
 
 def _sizes(grid: Grid) -> list[str]:
@@ -77,34 +92,41 @@ def _run(paper: Paper, preset: Settings, seeds: int, store: Store) -> xr.Dataset
     data = store.read(identify(paper, preset))
     assert data is not None
     data = data if data.sizes["seed"] == seeds else data.isel(seed=slice(seeds))
-    for name, reading in paper.readings.items():
+    for name, reading in paper.readings(preset).items():
         values = np.full(seeds, np.nan)
-        with contextlib.suppress(Broken, KeyError):
+        with contextlib.suppress(Broken):
             values = np.asarray(reading(data), dtype=float)
         data[name] = ("seed", values, {"description": f"{name}, read off the run"})
     return data.drop_vars([name for name in data if str(name).startswith("final_")])
 
 
-def _alike(series: list[xr.Variable], same_steps: bool) -> list[xr.Variable]:
+def _alike(series: list[xr.Variable | None], same_steps: bool) -> list[xr.Variable | None]:
     """The series of several cells in one shape."""
-    if "step" in series[0].dims and not same_steps:
-        series = [one.isel(step=-1) for one in series]
-    if any(one.shape != series[0].shape for one in series):
-        own = [d for d in series[0].dims if d not in ("seed", "step")]
-        series = [one.mean(own, keep_attrs=True) for one in series]
-    return series
+
+    def last(one: xr.Variable) -> xr.Variable:
+        return one.isel(step=-1) if "step" in one.dims and not same_steps else one
+
+    def mean(one: xr.Variable) -> xr.Variable:
+        return one.mean([d for d in one.dims if d not in ("seed", "step")], keep_attrs=True)
+
+    found = [None if one is None else last(one) for one in series]
+    shapes = {(one.dims, one.shape) for one in found if one is not None}
+    return found if len(shapes) == 1 else [None if one is None else mean(one) for one in found]
 
 
-def _laid_out(dims: tuple[str, ...], shape: Any, runs: list, series: list[xr.Variable]) -> xr.Variable:
-    """Series of the sound cells on the grid."""
-    values = np.stack([one.values for one in series])
-    sound = np.array([run is not None for run in runs])
-    if not sound.all():
-        whole = np.full((sound.size, *values.shape[1:]), np.nan)
-        whole[sound] = values
+def _laid_out(
+    dims: tuple[str, ...], shape: Any, series: list[xr.Variable | None], settings: Collection[str]
+) -> xr.Variable:
+    """Series of the cells that have them, on the grid."""
+    there = np.array([one is not None for one in series])
+    first = next(one for one in series if one is not None)
+    values = np.stack([one.values for one in series if one is not None])
+    if not there.all():
+        whole = np.full((there.size, *values.shape[1:]), np.nan)
+        whole[there] = values
         values = whole
-    first = series[0]
-    return xr.Variable((*dims, *first.dims), values.reshape(*shape, *values.shape[1:]), first.attrs)
+    own = [_apart(str(dim), settings) for dim in first.dims]
+    return xr.Variable((*dims, *own), values.reshape(*shape, *values.shape[1:]), first.attrs)
 
 
 def scalars(data: xr.Dataset) -> xr.Dataset:

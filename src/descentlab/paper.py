@@ -150,10 +150,9 @@ class Paper:
             return [figure for figure in self.figures if figure.name in study.figures]
         return [figure for figure in self.figures if preset in (figure.presets or self.module.PRESETS)]
 
-    @property
-    def readings(self) -> "Mapping[str, Callable[[xr.Dataset], Any]]":
+    def readings(self, preset: Settings) -> "Mapping[str, Callable[[xr.Dataset], Any]]":
         """What else can be read off a run, one number per seed: such as times; sweeps fit them too."""
-        return getattr(self.module, "READINGS", {})
+        return getattr(self._part(preset), "READINGS", {})
 
     @property
     def deviations(self) -> tuple[Deviation, ...]:

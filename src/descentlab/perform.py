@@ -15,6 +15,7 @@ from typing import Any
 import xarray as xr
 
 from descentlab import numerics
+from descentlab.beacon import Beacon
 from descentlab.errors import StoreError
 from descentlab.paper import Paper, load
 from descentlab.preset import Settings
@@ -63,7 +64,8 @@ def perform(
         while lacking := [p for p in task.presets if p not in results and lacks(p)]:
             seeds, alike, resume = _next_block(lacking, names, store, task.seeds)
             block = _Block(paper, alike, seeds, resume, task.room, names, store, keep_every)
-            results |= {one.preset: one for one in block.perform(watcher, catch)}
+            beacon = Beacon(store, [names[p] for p in alike], watcher)
+            results |= {one.preset: one for one in block.perform(beacon, catch)}
     return [results.get(p) or Result(p, "done") for p in task.presets]
 
 
@@ -74,8 +76,8 @@ def _next_block(
     found: dict[tuple[range, int], dict[Settings, Checkpoint | None]] = {}
     for preset in lacking:
         have = store.seeds(names[preset])
-        kept = store.kept(names[preset], have)
-        if kept is None or kept[0].stop > seeds:
+        kept = store.kept(names[preset], have, seeds)
+        if kept is None:
             found.setdefault((range(have, seeds), 0), {})[preset] = None
         else:
             checkpoint = Checkpoint.from_arrays(kept[1])
@@ -169,4 +171,4 @@ def absorb(paper: Paper, preset: Settings, fresh: xr.Dataset, seconds: float, st
         "history": [*manifest.get("history", []), {"seeds": [first, last], **provenance()}],
     }  # fmt: skip
     store.write(name, fresh if data is None else xr.concat([data, fresh], "seed"), about)
-    store.drop(name, range(first, last))
+    store.drop(name, last)

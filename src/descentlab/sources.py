@@ -1,7 +1,7 @@
 """Sources: what computes runs, as a hash of its code.
 
 It is blind to comments and docstrings, and to what only reads runs: claims and figures may be reworded, and
-stored runs stay good.
+stored runs stay good. What makes or reads real data for a module counts as part of it.
 """
 
 import ast
@@ -28,11 +28,16 @@ READERS = (
 )
 
 
+# Where the readers and makers of real data are; how a file is found does not change what is in it.
+DATA, FINDERS = Path(__file__).parent / "data", ("__init__.py", "files.py")
+
+
 @cache
 def version(*modules: ModuleType) -> str:
     """A hash of the engine and of some modules, folders without the folders inside them."""
     engine = [Path(__file__).parent / name for name in ENGINE]
-    files = [*engine, *(path for module in modules for path in _files(module))]
+    own = [path for module in modules for path in _files(module)]
+    files = [*engine, *own, *_data(own)]
     return hashlib.sha256("\n".join(map(_meaning, files)).encode()).hexdigest()[:16]
 
 
@@ -41,6 +46,26 @@ def _files(module: ModuleType) -> list[Path]:
     source = Path(module.__file__ or "")
     own = sorted(source.parent.glob("*.py")) if source.name == "__init__.py" else [source]
     return [path for path in own if path.name not in READERS]
+
+
+def _data(files: list[Path]) -> list[Path]:
+    """The files of descentlab.data that some files import, and those that these import."""
+    found: dict[Path, None] = {}
+    waiting = list(files)
+    while waiting:
+        new = [path for path in _imported(waiting.pop()) if path not in found]
+        found |= dict.fromkeys(new)
+        waiting += new
+    return sorted(found)
+
+
+def _imported(path: Path) -> list[Path]:
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    names = [f"{node.module}.{alias.name}" for node in nodes for alias in node.names]
+    parts = {name.split(".")[2] for name in names if name.startswith("descentlab.data.")}
+    return [
+        file for part in sorted(parts) if (file := DATA / f"{part}.py").exists() and file.name not in FINDERS
+    ]
 
 
 def _meaning(path: Path) -> str:

@@ -39,7 +39,7 @@ from descentlab.netcdf import decode, encode
 
 FORMAT = 3  # of an entry; part of every run's id
 RUN_NAME = re.compile(r"\w+-[0-9a-f]{16}")
-SWEEPS, WORK = "sweeps", ".work"
+SWEEPS, WORK, LOCK = "sweeps", ".work", ".lock"
 LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "scipy", "xarray")
 
 
@@ -100,7 +100,7 @@ class Store:
         """Holds a run against other processes; if it is taken, calls `waiting` and waits, or raises Busy."""
         with writing(self.folder(run)):
             self.folder(run).mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.folder(run) / ".lock")
+            lock = FileLock(self.folder(run) / LOCK)
             try:
                 lock.acquire(timeout=0)
             except Timeout:
@@ -112,6 +112,16 @@ class Store:
             yield
         finally:
             lock.release()
+
+    def free(self, run: str) -> bool:
+        """Whether no process holds a run just now."""
+        if not (self.folder(run) / LOCK).exists():
+            return True
+        try:
+            with self.lock(run, wait=False):
+                return True
+        except Busy:
+            return False
 
     def manifest(self, run: str) -> dict[str, Any] | None:
         """What a run says of itself; None where there is no whole run."""
@@ -200,23 +210,30 @@ class Store:
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
         replace(self._checkpoint(run, seeds), buffer.getvalue())
 
-    def kept(self, run: str, first: int) -> tuple[range, dict[str, np.ndarray]] | None:
-        """The checkpoint whose seeds begin at `first`, if there is one."""
-        for path in sorted(self.folder(run).glob(f"checkpoint-{first}-*.npz")):
-            match = re.fullmatch(r"checkpoint-(\d+)-(\d+)", path.stem)
-            if match is None:
-                continue
+    def kept(self, run: str, first: int, most: int) -> tuple[range, dict[str, np.ndarray]] | None:
+        """The checkpoint of most seeds from `first` on, if there is one; not of seeds beyond `most`."""
+        found = [seeds for seeds in self._kept(run) if seeds.start == first and seeds.stop <= most]
+        for seeds in sorted(found, key=len, reverse=True):
+            path = self._checkpoint(run, seeds)
             try:
                 with np.load(io.BytesIO(path.read_bytes())) as arrays:
-                    return range(int(match[1]), int(match[2])), dict(arrays)
+                    return seeds, dict(arrays)
             except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
                 print(f"{path} is damaged ({error}); these seeds start over.", file=sys.stderr)
                 path.unlink()
         return None
 
-    def drop(self, run: str, seeds: range) -> None:
-        """Forgets a checkpoint."""
-        self._checkpoint(run, seeds).unlink(missing_ok=True)
+    def drop(self, run: str, below: int) -> None:
+        """Forgets the checkpoints whose seeds begin below a number: once these are stored, none is of use."""
+        for seeds in self._kept(run):
+            if seeds.start < below:
+                self._checkpoint(run, seeds).unlink(missing_ok=True)
+
+    def _kept(self, run: str) -> list[range]:
+        """The seeds of the checkpoints of a run."""
+        names = [path.stem for path in self.folder(run).glob("checkpoint-*.npz")]
+        matches = [re.fullmatch(r"checkpoint-(\d+)-(\d+)", name) for name in names]
+        return [range(int(match[1]), int(match[2])) for match in matches if match]
 
     def _checkpoint(self, run: str, seeds: range) -> Path:
         return self.folder(run) / f"checkpoint-{seeds.start}-{seeds.stop}.npz"

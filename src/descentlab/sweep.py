@@ -139,15 +139,24 @@ class Sweep:
 
     def diverged(self) -> dict[str, str]:
         """The cells with seeds that diverged: which seeds, and when."""
-        return {cell: where for data in self.grids.values() for cell, where in _diverged(data).items()}
+        return {
+            f"{grid}: {cell}" if len(self.grids) > 1 else cell: where
+            for grid, data in self.grids.items()
+            for cell, where in _diverged(data).items()
+        }
 
     def over(self) -> dict[str, list[Any]]:
-        """The settings that were swept, with their values."""
+        """The settings that were swept, with their values; GRID.SETTING where grids have different ones."""
+        found: dict[str, dict[str, list[Any]]] = {}
+        for grid, data in self.grids.items():
+            for name, values in data.coords.items():
+                if values.dims and values.dims[0] in data["failed"].dims:
+                    found.setdefault(str(name), {})[grid] = values.values.tolist()
         return {
-            str(name): values.values.tolist()
-            for data in self.grids.values()
-            for name, values in data.coords.items()
-            if values.dims and values.dims[0] in data["failed"].dims
+            name if alike else f"{grid}.{name}": values
+            for name, own in found.items()
+            for alike in [all(values == next(iter(own.values())) for values in own.values())]
+            for grid, values in own.items()
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -179,6 +188,18 @@ def sweep(
     if not over and isinstance(preset, str) and preset in paper.studies:
         over = paper.studies[preset].grids
     base = paper.preset(preset) if isinstance(preset, str) else preset
+    axes = axes_of(paper, over)
+    grids, here = {name: cells(base, own) for name, own in axes.items()}, as_store(store)
+    tally = complete(
+        paper, [p for grid in grids.values() for p in grid.flat], seeds, here, fleet, view, retry
+    )
+    found = {name: harvest(paper, axes[name], grids[name], seeds, here, tally.failed) for name in grids}
+    fits = _merged({name: exponents(data) for name, data in found.items()})
+    return Sweep(found, fits, save(found, fits, here), tally)
+
+
+def axes_of(paper: Paper, over: Sequence[Grid | str] | Mapping[str, Sequence[Grid]]) -> dict[str, list[Grid]]:
+    """The axes of each grid of a sweep."""
     axes = {
         name: [axis(one) if isinstance(one, str) else one for one in own]
         for name, own in (over if isinstance(over, Mapping) else {"": over}).items()
@@ -188,13 +209,7 @@ def sweep(
             "over takes at least one NAME=V1,V2,..., got none; the studies of "
             f"{paper.name}, which bring their own, are {', '.join(paper.studies) or '(none)'}."
         )
-    grids, here = {name: cells(base, own) for name, own in axes.items()}, as_store(store)
-    tally = complete(
-        paper, [p for grid in grids.values() for p in grid.flat], seeds, here, fleet, view, retry
-    )
-    found = {name: harvest(paper, axes[name], grids[name], seeds, here, tally.failed) for name in grids}
-    fits = _merged({name: exponents(data) for name, data in found.items()})
-    return Sweep(found, fits, save(found, fits, here), tally)
+    return axes
 
 
 def _merged(grids: Mapping[str, Exponents]) -> dict[str, dict[str, Fit]]:

@@ -101,7 +101,7 @@ class Overview(_Screen):
 
     def overview(self, tally: "Tally") -> None:
         """Draws the table again, or says a line every ten seconds."""
-        running = burning(self.store)
+        running = [one for one in burning(self.store) if tally.runs.intersection(one["runs"])]
         words = progress_of(tally, running, time.monotonic() - tally.began)
         if self.console.is_terminal:
             table = Table(box=None, pad_edge=False, show_header=False)
@@ -133,7 +133,7 @@ class Overview(_Screen):
         seconds = work * seconds_per_step(system, missing[0], seeds)
         if seconds > LONG_SECONDS:
             self.say(
-                f"about {seconds / 60:.0f} minutes on this machine; a stop loses at most a few seconds of it"
+                f"about {seconds / 60:.0f} minutes of training on this machine; a stop loses a few seconds of it"
             )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from descentlab.paper import Paper
+from descentlab.paper import Paper, load
 from descentlab.preset import Settings
 from descentlab.store import Store, run_id
 
@@ -65,6 +65,11 @@ def label(paper: str, presets: Sequence[Settings]) -> str:
             shown = [f"{v:g}" if isinstance(v, float) else str(v) for v in values]
             words.append(f"{name}={shown[0]}" + (f"..{shown[-1]}" if len(shown) > 1 else ""))
     return " ".join(words)
+
+
+def names_of(task: Task) -> list[str]:
+    """The names of a task's runs."""
+    return [identify(load(task.paper), preset) for preset in task.presets]
 
 
 def plan(paper: Paper, presets: Iterable[Settings], seeds: int, store: Store, parts: int = 1) -> list[Task]:

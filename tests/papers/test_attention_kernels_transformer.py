@@ -547,6 +547,21 @@ def test_the_rate_rises_to_its_peak_and_falls_to_zero(warmup: float, expected: l
     np.testing.assert_allclose(found, 0.003 * np.array(expected), rtol=1e-6, atol=1e-12)
 
 
+def test_a_later_horizon_keeps_the_rate_up():
+    p = tr.Preset(steps=10, horizon=50, warmup=0.0, eta=1.0)
+    found = jax.vmap(tr.rate, in_axes=(None, 0))(p, jnp.arange(11, dtype=jnp.int32))
+    np.testing.assert_allclose(found, 1 - np.arange(11) / 50, rtol=1e-6)
+    for name, own in tr.PRESETS.items():
+        if "landscape" in name and "tiny" not in name:
+            assert 0.5 < float(tr.rate(own, jnp.asarray(own.softmax_steps))) / own.eta < 0.8
+
+
+@pytest.mark.parametrize(("field", "value"), [("horizon", 5), ("softmax_steps", 11)])
+def test_stages_and_horizons_fit_the_steps(field: str, value: int):
+    with pytest.raises(SettingError, match=rf"{field} takes .*steps = 10, got {field}={value}"):
+        tr.Preset(steps=10).replace({field: value})
+
+
 # ---------------------------------------------------------------- training
 
 
@@ -760,9 +775,19 @@ def final(run: xr.Dataset) -> Any:
     return jax.tree_util.tree_map_with_path(one, tree)
 
 
+def own_key(seed: int) -> jax.Array:
+    """What a seed's task is made with."""
+    return jax.random.split(jax.random.fold_in(jax.random.key(0), seed), 3)[0]
+
+
+def directions_of(seed: int) -> jax.Array:
+    """What draws a seed's plane."""
+    return jax.random.fold_in(own_key(seed), 1)
+
+
 def seen(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """The training examples behind the records of a seed."""
-    key = jax.random.split(jax.random.fold_in(jax.random.key(0), seed), 3)[0]
+    key = own_key(seed)
     chosen = np.asarray(jax.random.randint(key, (6,), 0, 16))
     found = tr.data(SMALL)
     return found.train[chosen].astype(float), found.train_labels[chosen].astype(int)
@@ -908,7 +933,7 @@ def test_planes_and_eigenvalues_are_those_of_the_plain_model_at_the_end():
     loss = float(run["training_loss"][0, -1])
     directions = [
         np.asarray(landscape.filter_normalised(key, [jnp.asarray(own, jnp.float32)])[0], float)
-        for key, own in zip(jax.random.split(jax.random.key(7)), blocks(w), strict=True)
+        for key, own in zip(jax.random.split(directions_of(5)), blocks(w), strict=True)
     ]
 
     def at(*by: float) -> float:
@@ -1221,8 +1246,8 @@ def test_the_training_figure_has_a_line_for_each_kernel_and_rate():
             assert any(np.allclose(line, middle) for line in drawn)
     labels = {text.get_text() for own in canvas.legends for text in own.get_texts()}
     assert labels == {
-        "softmax, paper's rate", "softmax, ten times that",
-        "Gaussian, paper's rate", "Gaussian, ten times that",
+        "softmax, preset's rate", "softmax, ten times that",
+        "Gaussian, preset's rate", "Gaussian, ten times that",
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import typer
 
 from descentlab.cli.options import SEEDS, Json, PaperName, PresetName, Seeds, Set, Steps, StoreDir, Workers
 from descentlab.cli.output import fail, print_json
+from descentlab.errors import SettingError
 
 
 def run(
@@ -124,14 +125,20 @@ def sweep(
     from descentlab import cluster as clusters
     from descentlab.cli.request import chosen, processes
     from descentlab.store import Store
-    from descentlab.sweep import sweep
+    from descentlab.sweep import axes_of, cells, sweep
     from descentlab.terminal import Overview, print_sweep
 
     found, settings = chosen(paper, preset, set_, steps, seeds)
+    study = found.studies.get(preset)
+    axes = axes_of(found, study.grids if study and not over else over)
+    for own in axes.values():
+        cells(settings, own)  # a wrong value is refused before any job is submitted
+    if cluster and workers is not None:
+        raise SettingError(
+            f"workers is for this machine and cluster for others, got workers={workers} and both."
+        )
     local = nullcontext(processes(workers))
     with clusters.connect(cluster) if cluster else local as fleet, Overview(Store(store)) as view:
-        study = found.studies.get(preset)
-        axes = study.grids if study and not over else over
         result = sweep(found, settings, axes, seeds, store, fleet, view, retry)
     if out is not None:
         from descentlab.diagram import draw_all

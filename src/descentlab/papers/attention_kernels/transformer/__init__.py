@@ -61,6 +61,9 @@ class Preset(Settings):
     chunk: int = parameter("queries at a time; 0: all at once", default=0, low=0, high=100_000)
     evaluations: int = parameter("records along training", default=10, low=1, high=10_000)
     steps: int = parameter("training steps", default=200, low=1, high=100_000_000)
+    horizon: int = parameter(
+        "step at which the learning rate is 0; 0: the last", default=0, low=0, high=100_000_000
+    )
 
     def conflicts(self):
         """Heads share D evenly, and so on."""
@@ -72,6 +75,13 @@ class Preset(Settings):
             yield f"n_train takes a whole number <= 25000 for task=imdb, got n_train={self.n_train}."
         if self.task == "imdb" and self.n_test > 25_000:
             yield f"n_test takes a whole number <= 25000 for task=imdb, got n_test={self.n_test}."
+        if 0 < self.horizon < self.steps:
+            yield f"horizon takes 0 or a whole number >= steps = {self.steps}, got horizon={self.horizon}."
+        if self.softmax_steps > self.steps:
+            yield (
+                f"softmax_steps takes a whole number <= steps = {self.steps}, "
+                f"got softmax_steps={self.softmax_steps}."
+            )
         if self.dropout > 0 and not self.with_dropout:
             yield f"dropout takes 0 unless with_dropout=true, got dropout={self.dropout:g}."
 
@@ -87,16 +97,21 @@ def records(p: Preset) -> np.ndarray:
 
 
 _IMDB = Preset()
-_PATHFINDER = Preset(task="pathfinder", patch=2, contour_length=6, distractor_length=2, n_train=10_000)
+_PATHFINDER = Preset(
+    task="pathfinder", patch=2, contour_length=6, distractor_length=2, eta=2e-4, n_train=10_000
+)
 _TINY = {"n_train": 256, "n_test": 32, "D": 16, "width": 16, "batch": 8, "steps": 12, "evaluations": 4}
-_TWO_STAGES = {"steps": 200, "softmax_steps": 150, "eta": 1e-3, "plane": 11, "n_test": 64, "evaluations": 5}
+_TWO_STAGES = {
+    "steps": 200, "softmax_steps": 150, "horizon": 500, "eta": 1e-3, "plane": 11, "n_test": 64,
+    "evaluations": 5,
+}  # fmt: skip
 # The closest public set-up to the paper's: days on two cores.
 _LONG = {"steps": 50_000, "with_dropout": True, "dropout": 0.1, "chunk": 128, "evaluations": 100}
 _LONG_TEXTS = _IMDB.replace(_LONG, length=4000, batch=32, warmup=80, n_test=500)
 _LONG_CONTOURS = Preset(task="pathfinder", batch=128, eta=2e-4, warmup=312).replace(
     _LONG, n_train=160_000, n_test=2000
 )
-_LATE = {"steps": 20_500, "softmax_steps": 20_000, "plane": 51, "n_test": 256}
+_LATE = {"steps": 20_500, "softmax_steps": 20_000, "horizon": 50_000, "plane": 51, "n_test": 256}
 PRESETS = {
     "imdb_tiny": _IMDB.replace(_TINY, length=32),
     "pathfinder_tiny": _PATHFINDER.replace(_TINY, patch=4),
@@ -163,14 +178,16 @@ def require(p: Preset) -> None:
 
 
 class Task(NamedTuple):
-    """Nothing but the training examples whose loss is recorded."""
+    """The training examples whose loss is recorded, and what draws the directions of a landscape."""
 
     seen: Array
+    directions: Key[Array, ""]
 
 
 def make_task(key: Key[Array, ""], p: Preset, examples: Examples) -> Task:
     """As many training examples as there are test examples, drawn once."""
-    return Task(jax.random.randint(key, (p.n_test,), 0, examples.train.shape[0]))
+    seen = jax.random.randint(key, (p.n_test,), 0, examples.train.shape[0])
+    return Task(seen, jax.random.fold_in(key, 1))
 
 
 def begin(key: Key[Array, ""], p: Preset) -> Transformer:
@@ -217,8 +234,8 @@ def by_kernel(p: Preset, state: State, compute: Callable[[str], Any]) -> Any:
 
 
 def rate(p: Preset, done: Array) -> Float[Array, ""]:
-    """The learning rate: a linear warm-up, then linear to zero at the end."""
-    t, steps = done.astype(jnp.float32), jnp.asarray(p.steps, jnp.float32)
+    """The learning rate: a linear warm-up, then linear to zero at the end, or at a later horizon."""
+    t, steps = done.astype(jnp.float32), jnp.asarray(p.horizon or p.steps, jnp.float32)
     warmup = jnp.minimum(jnp.asarray(p.warmup, jnp.float32), steps)
     up = (t + 1) / jnp.maximum(warmup, 1.0)
     down = (steps - t) / jnp.maximum(steps - warmup, 1.0)

@@ -71,7 +71,7 @@ FASTER = tuple(
     Claim(
         f"gaussian_trains_faster_on_{task}",
         "Figure 1",
-        f"On {title}, with each kernel at the better of the paper's learning rate and ten times that, the "
+        f"On {title}, with each kernel at the better of two learning rates, the preset's and ten times that, the "
         "training loss of Gaussian attention is below that of softmax attention at equal steps.",
         lead,
         Interval(low=0.0),
@@ -135,7 +135,7 @@ def smoother(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
 
 
 def with_waves(data: Datasets) -> Datasets:
-    """A Gaussian landscape with a wave of the loss's own size on it."""
+    """A Gaussian landscape with a wave on it, of ten times the loss's own deviation."""
     run = data["gaussian"]
     plane = run["random_plane"]
     wave = xr.DataArray(np.cos(np.pi * np.arange(plane.sizes["along_Q"])), dims="along_Q")

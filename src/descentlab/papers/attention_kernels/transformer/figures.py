@@ -10,7 +10,7 @@ from descentlab.papers.attention_kernels.transformer.runs import BOTH, KERNELS, 
 from descentlab.plot import BLUE, VERMILION, band, legend, panels, style
 
 COLOURS = {"softmax": BLUE, "gaussian": VERMILION}
-STYLES = {"common": ("-", "paper's rate"), "larger": ((0, (3, 1.5)), "ten times that")}
+STYLES = {"common": ("-", "preset's rate"), "larger": ((0, (3, 1.5)), "ten times that")}
 SERIES = {
     "training_loss": "training loss", "test_loss": "test loss", "test_accuracy": "test accuracy",
 }  # fmt: skip
@@ -60,8 +60,8 @@ def draw_landscapes(**runs: xr.Dataset) -> Canvas:
 FIGURES = tuple(
     Figure(
         f"figure_1_{task}",
-        f"{title} with softmax and with Gaussian attention, at the paper's learning rate and at ten times "
-        "that: median and range over seeds.",
+        f"{title} with softmax and with Gaussian attention, at the preset's learning rate and at ten "
+        "times that: median and range over seeds.",
         draw_training,
         runs=TRAINING,
         claims=(f"gaussian_trains_faster_on_{task}",),

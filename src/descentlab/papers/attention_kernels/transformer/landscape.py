@@ -82,25 +82,30 @@ def curvature(
 
 
 def probes(loss: Callable[[Transformer, Loaded], Array], points: int) -> dict[str, Probe]:
-    """Both planes, and the extreme eigenvalues of both blocks, at the end."""
-    key = jax.random.key(7)
+    """Both planes, and the extreme eigenvalues of both blocks, at the end.
+
+    Directions are drawn anew for each seed, the same for both kernels.
+    """
 
     def of(measure: Callable[[Transformer, Loaded], Any], doc: str, *dims: str) -> Probe:
         return Probe(lambda task, p, state: measure(state.params, task), doc, dims, once=True)
 
     def random_plane(model: Transformer, task: Loaded) -> Array:
-        keys = jax.random.split(key)
+        keys = jax.random.split(task.own.directions)
         of_Q, of_K = (
             filter_normalised(k, block(model, name)) for k, name in zip(keys, ("W_Q", "W_K"), strict=True)
         )
         return plane(lambda m: loss(m, task), model, of_Q, of_K, points)
 
+    def of_block(model: Transformer, task: Loaded, name: str) -> tuple[Extremes, Block]:
+        return curvature(lambda m: loss(m, task), model, name, task.own.directions)
+
     def top_plane(model: Transformer, task: Loaded) -> Array:
-        of_Q, of_K = (curvature(lambda m: loss(m, task), model, name, key)[1] for name in ("W_Q", "W_K"))
+        of_Q, of_K = (of_block(model, task, name)[1] for name in ("W_Q", "W_K"))
         return plane(lambda m: loss(m, task), model, of_Q, of_K, points)
 
     def eigenvalues(model: Transformer, task: Loaded) -> Array:
-        found = [curvature(lambda m: loss(m, task), model, name, key)[0] for name in ("W_Q", "W_K")]
+        found = [of_block(model, task, name)[0] for name in ("W_Q", "W_K")]
         return jnp.stack([jnp.stack([one.least, one.largest]) for one in found])
 
     grid = ("along_Q", "along_K")

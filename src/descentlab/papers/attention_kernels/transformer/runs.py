@@ -5,7 +5,7 @@ from typing import Any
 FACTORS = {
     "common": 1.0,
     "larger": 10.0,
-}  # times the preset's learning rate, which both kernels have in the paper
+}  # times the preset's learning rate, in the paper one for both kernels
 KERNELS = {"softmax": "softmax", "gaussian": "Gaussian"}
 BOTH: dict[str, dict[str, Any]] = {kernel: {"kernel": kernel} for kernel in KERNELS}
 TRAINING: dict[str, dict[str, Any]] = {

@@ -58,7 +58,8 @@ class Preset(Settings):
     optimizer: str = parameter(
         "SignGD, Adam or gradient descent", default="sign", choices=("sign", "adam", "gd")
     )
-    eta: float = parameter("step size", default=1e-4, above=0)
+    eta: float = parameter("step size of SignGD and Adam", default=1e-4, above=0)
+    eta_gd: float = parameter("step size of gradient descent", default=10.0, above=0)
     beta1: float = parameter("Adam's beta_1", default=0.9, low=0, below=1)
     beta2: float = parameter("Adam's beta_2", default=0.999, low=0, below=1)
     epsilon: float = parameter("Adam's epsilon", default=1e-15, low=0)
@@ -196,7 +197,8 @@ def rule(p: Preset) -> optax.GradientTransformation:
     def doubled(updates: Any, _: Any) -> Any:
         return updates._replace(v=2.0 * updates.v)
 
-    return optax.chain(moves(p), optax.stateless(doubled))
+    own = optax.sgd(p.eta_gd) if p.optimizer == "gd" else moves(p)
+    return optax.chain(own, optax.stateless(doubled))
 
 
 def dynamics(task: Loaded, p: Preset) -> Dynamics:

@@ -4,6 +4,8 @@ Optimisers are compared at the same training loss: the record at which each firs
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 import xarray as xr
@@ -11,21 +13,30 @@ import xarray as xr
 from descentlab.claim import Claim, Datasets, Mutant
 from descentlab.estimate import Broken, Estimate, Interval, mean
 from descentlab.papers.sign_descent.mnist.runs import NOISES, TITLES, runs
+from descentlab.scaling import setting
+from descentlab.spread import Unsettled
 
 FIT = 0.05
 PRESETS = ("mnist_tiny", "mnist_small", "mnist", "mnist_paper")
-RANGE = {"noise": (NOISES[0], NOISES[-1])}
+
+
+def noises(data: Mapping[str, xr.Dataset]) -> np.ndarray:
+    """The scales of the noise."""
+    return np.array([float(setting(data[f"sign_{i}"], "noise")) for i in range(len(NOISES))])
+
+
+def fitted(run: xr.Dataset) -> np.ndarray:
+    """Which seeds have brought their training loss to FIT."""
+    if not np.isfinite(run["training_loss"]).all():
+        raise Broken("a training loss is not finite.")
+    return (run["training_loss"] <= FIT).any("step").values
 
 
 def once_fit(run: xr.Dataset, what: str = "test_loss") -> np.ndarray:
-    """A series at the first record with training loss FIT or less, by seed."""
+    """A series at the first record with training loss FIT or less, by seed; at the last, if there is none."""
     fit = (run["training_loss"] <= FIT).transpose("seed", "step").values
-    if not fit.any(axis=1).all():
-        least = float(run["training_loss"].min("step").max())
-        raise Broken(
-            f"the training loss does not come to {FIT} in every seed; in one, not below {least:.3g}."
-        )
-    return run[what].transpose("seed", "step").values[np.arange(len(fit)), fit.argmax(axis=1)]
+    first = np.where(fit.any(axis=1), fit.argmax(axis=1), -1)
+    return run[what].transpose("seed", "step").values[np.arange(len(fit)), first]
 
 
 def losses(name: str, data: Mapping[str, xr.Dataset]) -> np.ndarray:
@@ -33,33 +44,67 @@ def losses(name: str, data: Mapping[str, xr.Dataset]) -> np.ndarray:
     return np.array([once_fit(data[f"{name}_{i}"]) for i in range(len(NOISES))])
 
 
-def notes(**by_name: np.ndarray) -> dict[str, float]:
+def once_all_fit(measure: Callable[..., Estimate]) -> Callable[..., Estimate]:
+    """A measure that is unsettled while a seed has not come to FIT; notes say how far it is."""
+
+    @wraps(measure)
+    def found(**data: xr.Dataset) -> Estimate:
+        late = {name: run["training_loss"] for name, run in data.items() if not fitted(run).all()}
+        estimate = measure(**data)
+        if not late:
+            return estimate
+        reached = {f"{name}_training_loss": float(one.min("step").max()) for name, one in late.items()}
+        return replace(estimate, spread=Unsettled(), lacks="more steps", notes={**estimate.notes, **reached})
+
+    return found
+
+
+def tested(data: Mapping[str, xr.Dataset]) -> dict[str, tuple[float, float]]:
+    """The range of the noise."""
+    return {"noise": (float(noises(data)[0]), float(noises(data)[-1]))}
+
+
+def notes(data: Mapping[str, xr.Dataset], **by_name: np.ndarray) -> dict[str, float]:
     """Mean test losses by optimiser and noise."""
     return {
         f"{name}_at_noise_{noise:g}": float(own.mean())
         for name, found in by_name.items()
-        for noise, own in zip(NOISES, found, strict=True)
+        for noise, own in zip(noises(data), found, strict=True)
     }
 
 
+@once_all_fit
 def loss_ratio(**data: xr.Dataset) -> Estimate:
     """The test loss of SignGD over that of GD, the geometric mean over noises."""
     sign, gd = losses("sign", data), losses("gd", data)
-    return mean(np.exp(np.log(sign / gd).mean(axis=0)), range=RANGE, notes=notes(sign=sign, gd=gd))
+    found = np.exp(np.log(sign / gd).mean(axis=0))
+    return mean(found, range=tested(data), notes=notes(data, sign=sign, gd=gd))
 
 
+@once_all_fit
 def growth(**data: xr.Dataset) -> Estimate:
     """What a doubling of the noise adds to the gap between SignGD and GD, by least squares."""
     sign, gd = losses("sign", data), losses("gd", data)
-    slopes = np.polyfit(np.log2(NOISES), sign - gd, 1)[0]
-    return mean(slopes, range=RANGE, notes=notes(sign=sign, gd=gd))
+    slopes = np.polyfit(np.log2(noises(data)), sign - gd, 1)[0]
+    return mean(slopes, range=tested(data), notes=notes(data, sign=sign, gd=gd))
 
 
+@once_all_fit
 def nearness(**data: xr.Dataset) -> Estimate:
-    """Where Adam's test loss lies between GD's (0) and SignGD's (1), both summed over noises."""
-    adam, sign, gd = (losses(name, data).sum(axis=0) for name in ("adam", "sign", "gd"))
-    found = notes(**{name: losses(name, data) for name in ("adam", "sign", "gd")})
-    return mean((adam - gd) / (sign - gd), range=RANGE, notes=found)
+    """Where Adam's test loss lies between GD's (0) and SignGD's (1): a ratio of means over seeds and noises.
+
+    Its interval is that of the linearised ratio. Where SignGD and GD do not differ, there is no between.
+    """
+    by_name = {name: losses(name, data) for name in ("adam", "sign", "gd")}
+    adam, sign, gd = (found.sum(axis=0) for found in by_name.values())
+    apart = mean(sign - gd)
+    low, high = apart.interval()
+    ratio = (adam - gd).mean() / (apart.value or np.inf)
+    linear = ratio + (adam - gd - ratio * (sign - gd)) / (apart.value or np.inf)
+    found = mean(linear, range=tested(data), notes=notes(data, **by_name))
+    if low <= 0 <= high and apart.seeds > 1:
+        return replace(found, spread=Unsettled(), lacks="SignGD and GD to differ")
+    return found
 
 
 def in_place_of(name: str, other: str) -> Mutant:

@@ -2,18 +2,16 @@
 
 from typing import Any
 
-NOISES = (1.0, 2.0, 4.0, 8.0)
-# GD's step is of the size that suits a gradient, the others' of that which suits its sign.
-OPTIMIZERS: dict[str, dict[str, Any]] = {
-    "gd": {"optimizer": "gd", "eta": 10.0}, "sign": {"optimizer": "sign"}, "adam": {"optimizer": "adam"},
-}  # fmt: skip
+from descentlab.scaling import times
+
+NOISES = (0.25, 0.5, 1.0, 2.0)  # times the preset's noise
 TITLES = {"gd": "GD", "sign": "SignGD", "adam": "Adam"}
 
 
 def runs(*optimizers: str) -> dict[str, dict[str, Any]]:
     """The runs of some optimisers by name."""
     return {
-        f"{name}_{i}": {**OPTIMIZERS[name], "noise": noise}
+        f"{name}_{i}": {"optimizer": name, "noise": times(factor)}
         for name in optimizers
-        for i, noise in enumerate(NOISES)
+        for i, factor in enumerate(NOISES)
     }
