@@ -1,18 +1,23 @@
 """What every paper must be, checked by discovery."""
 
 import inspect
+import io
 import json
 from pathlib import Path
 
 import matplotlib.figure
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 
 from descentlab import experiment, paper
 from descentlab.claim import Claim, Mutant, Outcome, judge
 from descentlab.errors import DataError
+from descentlab.moving import Movie
 from descentlab.paper import Figure, Paper, Table
+from descentlab.plot import save
 from descentlab.preset import Settings, fields
+from descentlab.report.interactive import plot
 from descentlab.rollout import rollout
 from descentlab.store import Store
 
@@ -145,6 +150,13 @@ def test_figures_draw_from_the_store(p: Paper, figure: Figure | Table, store: St
         canvas = figure.draw(**data)
         assert isinstance(canvas, matplotlib.figure.Figure)
         assert canvas.axes
+        save(canvas, io.BytesIO())
+        if (found := plot(canvas)) is not None:
+            go.Figure(json.loads(json.dumps(found.as_json())))  # Plotly knows every property
+        if figure.moving is not None:
+            moving = figure.moving(**data)
+            for one in [moving] if isinstance(moving, Movie) else moving:
+                assert json.dumps(one.as_json())
 
 
 @by_tiny_preset

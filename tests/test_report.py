@@ -1,5 +1,6 @@
 """The report: one page that holds every verdict, needs nothing else, and survives what papers do wrong."""
 
+import csv
 import dataclasses
 import json
 import math
@@ -18,9 +19,11 @@ from descentlab.claim import Assumption, Claim, Mutant, Outcome
 from descentlab.paper import About, Deviation, Figure, Paper, Table
 from descentlab.preset import Settings, parameter, preset
 from descentlab.report import Section, write
-from descentlab.report.drawing import picture
+from descentlab.report.drawing import _picture
+from descentlab.report.files import Files
 from descentlab.report.number import distinct, interval, number
 from descentlab.report.strip import EDGE, WIDTH, strip
+from descentlab.report.tables import _bare, escaped
 from descentlab.spread import Interval
 
 HOSTILE = "<script>alert('x')</script> & \"quoted\""
@@ -137,8 +140,15 @@ def make_section(store: Path, paper: Paper | None = None, chosen: Preset | None 
     return Section(paper, "quick", chosen, 5, experiment.verdicts(list(paper.claims), chosen, runs), runs)
 
 
+def pages(tmp_path: Path, *sections: Section) -> dict[str, str]:
+    """All pages of a report by name, the front page first."""
+    front = write(sections, tmp_path / "report")
+    others = sorted(path for path in front.parent.glob("*.html") if path != front)
+    return {path.name: path.read_text(encoding="utf-8") for path in (front, *others)}
+
+
 def written(tmp_path: Path, *sections: Section) -> str:
-    return write(sections, tmp_path / "report").read_text(encoding="utf-8")
+    return "\n".join(pages(tmp_path, *sections).values())
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +162,13 @@ def section(folder: Path) -> Section:
 
 
 @pytest.fixture(scope="module")
-def page(folder: Path, section: Section) -> str:
-    return written(folder, section)
+def report(folder: Path, section: Section) -> dict[str, str]:
+    return pages(folder, section)
+
+
+@pytest.fixture(scope="module")
+def page(report: dict[str, str]) -> str:
+    return "\n".join(report.values())
 
 
 class Reader(HTMLParser):
@@ -277,28 +292,42 @@ def test_tables_are_tables(page: str):
     assert "Loss at the ends." in page
 
 
-def test_the_page_refers_to_nothing_outside(page: str):
-    assert all(t.startswith(("#", "data:")) for t in Reader(page).targets)
-    urls = set(re.findall(r'[\w:]+=\S?"?https?://[^"\s]+', page))
-    assert all(url.startswith("xmlns") for url in urls), urls
-    assert not re.search(r"@import|url\((?!#)", page)
+def test_the_report_refers_to_nothing_outside(report: dict[str, str], folder: Path):
+    texts = [
+        *report.values(),
+        *((folder / "report" / "assets" / f"page.{kind}").read_text() for kind in ("css", "js")),
+    ]
+    for text in texts:
+        assert not re.search(r"https?://|@import|url\((?!#)", text)
 
 
-def test_the_page_is_well_formed(page: str):
-    reader = Reader(page)
-    assert reader.wrong == []
-    assert reader.open == []
-    assert len(reader.ids) == len(set(reader.ids))
+def test_the_pages_are_well_formed(report: dict[str, str]):
+    assert list(report) == ["index.html", "toy.html"]
+    for page in report.values():
+        reader = Reader(page)
+        assert reader.wrong == []
+        assert reader.open == []
+        assert len(reader.ids) == len(set(reader.ids))
 
 
-def test_every_link_has_its_target(page: str):
-    reader = Reader(page)
-    assert {t[1:] for t in reader.targets if t.startswith("#")} <= set(reader.ids)
+def test_every_link_has_its_target(report: dict[str, str], folder: Path):
+    ids = {name: set(Reader(page).ids) for name, page in report.items()}
+    for name, page in report.items():
+        for target in Reader(page).targets:
+            if target.startswith("data:"):
+                continue
+            file, _, anchor = target.partition("#")
+            if not file.endswith(".nc"):  # the toy runs were never written
+                assert (folder / "report" / (file or name)).exists(), target
+            assert not anchor or anchor in ids[file or name], target
 
 
 def test_two_sections_of_one_preset_have_ids_of_their_own(tmp_path: Path, section: Section):
-    reader = Reader(written(tmp_path, section, section))
-    assert len(reader.ids) == len(set(reader.ids))
+    found = pages(tmp_path, section, section)
+    assert list(found) == ["index.html", "toy.html"]
+    for page in found.values():
+        reader = Reader(page)
+        assert len(reader.ids) == len(set(reader.ids))
 
 
 def test_hostile_words_are_escaped(tmp_path: Path):
@@ -311,10 +340,10 @@ def test_hostile_words_are_escaped(tmp_path: Path):
         PAPER=About(HOSTILE, HOSTILE, "loss"), CLAIMS=claims, FIGURES=figures,
         DEVIATIONS=(Deviation(HOSTILE, HOSTILE),),
     )  # fmt: skip
-    page = written(tmp_path, make_section(tmp_path / "store", paper))
-    assert page.count("<script") == 1
-    assert Reader(page).wrong == []
-    assert "&lt;script&gt;alert" in page
+    for page in pages(tmp_path, make_section(tmp_path / "store", paper)).values():
+        assert page.count("<script") == 1
+        assert Reader(page).wrong == []
+        assert "&lt;script&gt;alert" in page
 
 
 def test_a_figure_that_raises_is_shown_and_costs_nothing_else(
@@ -331,24 +360,77 @@ def test_a_figure_that_raises_is_shown_and_costs_nothing_else(
 
 
 def test_figures_carry_their_caption_as_alternative_text(page: str):
-    assert 'role="img" aria-label="Training loss at two step sizes."' in page
+    assert re.search(r'<img class="still"[^>]*figure_1\.svg" alt="Training loss at two step sizes."', page)
 
 
-def test_a_large_figure_becomes_a_png():
-    canvas = curve(trajectory(1.0), trajectory(2.0))
-    html = picture(canvas, "A <b> caption", "f", largest=1000)
-    assert html.startswith('<img style="min-width: 672px; max-width: 941px" src="data:image/png;base64,')
-    assert html.endswith('alt="A &lt;b&gt; caption">')
+def test_a_large_figure_becomes_a_png(tmp_path: Path):
+    canvas, files = curve(trajectory(1.0), trajectory(2.0)), Files(tmp_path)
+    assert _picture(canvas, "f", files) == "figures/f.svg"
+    assert _picture(canvas, "f", files, largest=1000) == "figures/f.png"
+    assert (tmp_path / "figures" / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_empty_report_is_a_page(tmp_path: Path):
     assert Reader(written(tmp_path)).wrong == []
 
 
-def test_the_page_is_replaced_whole(tmp_path: Path, section: Section):
-    path = write([section], tmp_path / "deep" / "report")
-    assert path == tmp_path / "deep" / "report" / "index.html"
-    assert [p.name for p in path.parent.iterdir()] == ["index.html"]
+def test_a_report_takes_the_place_of_an_earlier_one_and_of_nothing_else(tmp_path: Path, section: Section):
+    out = tmp_path / "deep" / "report"
+    path = write([section], out)
+    assert path == out / "index.html"
+    first = {file.relative_to(out) for file in out.rglob("*") if file.is_file()}
+    (out / "plots" / "old.js").write_text("left by an earlier report")
+    (out / "notes.txt").write_text("somebody's own")
+    write([section], out)
+    assert {file.relative_to(out) for file in out.rglob("*") if file.is_file()} == {*first, Path("notes.txt")}
+
+
+# ---------------------------------------------------------------- tables to take along
+
+
+def test_the_json_is_that_of_the_command_line(folder: Path, report: dict[str, str], section: Section):
+    [found] = json.loads((folder / "report" / "verdicts.json").read_text())
+    assert set(found) == {"paper", "preset", "settings", "seeds", "claims"}
+    assert found["claims"] == json.loads(json.dumps([v.as_json() for v in section.verdicts]))
+
+
+def test_the_csv_has_the_numbers_of_the_json(folder: Path, report: dict[str, str], section: Section):
+    with (folder / "report" / "verdicts.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row, verdict in zip(rows, (v.as_json() for v in section.verdicts), strict=True):
+        assert (row["paper"], row["claim"], row["outcome"]) == ("toy", verdict["claim"], verdict["outcome"])
+        for name in ("value", "low", "high"):
+            assert (float(row[name]) if row[name] else None) == verdict[name]
+        bounds = [
+            float(row[f"predicted_{end}"]) if row[f"predicted_{end}"] else None for end in ("low", "high")
+        ]
+        assert bounds == verdict["predicts"]
+
+
+def test_the_latex_table_has_a_row_a_claim_and_no_bare_signs(folder: Path, report: dict[str, str]):
+    text = (folder / "report" / "verdicts.tex").read_text()
+    assert r"decays\_fast (Theorem 3.2) & refuted & $-1$" in text
+    assert r"$[-1.005,\ \infty]$ \\" in text
+    assert r"is\_there (Lemma 6) & broken & -- & --" in text
+    assert text.isascii()
+    assert text.count(r"\\") == len(CLAIMS) + 2
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("a_b & 5 %", r"a\_b \& 5 \%"),
+        ("x^2 ~ {y}", r"x\textasciicircum{}2 \textasciitilde{} \{y\}"),
+        ("\\", r"\textbackslash{}"),
+    ],
+)
+def test_words_are_escaped_for_latex(words: str, shown: str):
+    assert escaped(words) == shown
+
+
+def test_powers_are_latexs_own():
+    assert _bare("−2.5×10⁻⁷") == r"-2.5 \times 10^{-7}"
+    assert _bare("10³⁰⁰") == "10^{300}"
 
 
 @pytest.mark.parametrize(

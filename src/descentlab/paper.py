@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure as Canvas
 
+    from descentlab.moving import Movie, Surface
     from descentlab.system import System
 
 
@@ -49,7 +50,10 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure as a pure function of stored runs: run name -> overrides of the preset, and a drawing."""
+    """A figure as a pure function of stored runs: run name -> overrides of the preset, and a drawing.
+
+    `moving` gives what a page can show and paper cannot: matrices along training, or surfaces to turn.
+    """
 
     name: str
     caption: str
@@ -57,6 +61,7 @@ class Figure:
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"run": {}})
     claims: tuple[str, ...] = ()
     presets: tuple[str, ...] = ()  # by default all of the paper's own setting that are no studies
+    moving: "Callable[..., Movie | list[Surface]] | None" = None
 
 
 @dataclass(frozen=True)

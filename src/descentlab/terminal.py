@@ -133,7 +133,7 @@ class Overview(_Screen):
         seconds = work * seconds_per_step(system, missing[0], seeds)
         if seconds > LONG_SECONDS:
             self.say(
-                f"about {seconds / 60:.0f} minutes of training on this machine; a stop loses a few seconds of it"
+                f"about {seconds / 60:.0f} minutes of training on this machine; a stop loses a few seconds"
             )
 
 

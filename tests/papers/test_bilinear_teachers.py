@@ -15,11 +15,13 @@ from jax.flatten_util import ravel_pytree
 from scipy import stats
 from scipy.integrate import solve_ivp
 
-from descentlab import experiment, paper
+from descentlab import experiment, paper, scaling
 from descentlab.papers import bilinear_teachers as bt
 from descentlab.papers.bilinear_teachers import line, setting
+from descentlab.papers.bilinear_teachers.figures import attention_along
 from descentlab.preset import SettingError
 from descentlab.rollout import rollout
+from descentlab.store import Store
 
 KEY = jax.random.key(7)
 ALPHA = 1e-6
@@ -707,3 +709,12 @@ def test_a_law_of_ones_own_is_drawn_from_and_names_the_run(tmp_path: Path, monke
     assert len(ids) == 2
     sys.modules.pop("law_of_my_own")
     assert len({experiment.identify(PAPER, bt.Preset(**SMALL, ood=law)) for law in bt.LAWS}) == len(bt.LAWS)
+
+
+def test_attention_from_its_two_coefficients_ends_where_training_ends(store: Store):
+    own = paper.load("bilinear_teachers")
+    figure = next(f for f in own.figures if f.name == "figure_3")
+    runs = experiment.gather(own, own.preset("tiny"), [figure], 6, store)
+    for run in experiment.datasets(figure, own.preset("tiny"), runs).values():
+        expected = scaling.setting(run, "K") * run["attention"].isel(seed=0)
+        np.testing.assert_allclose(attention_along(run).isel(step=-1), expected, rtol=1e-6, atol=1e-9)

@@ -1,221 +1,67 @@
-"""The report: verdicts, figures, deviations and provenance of papers on one HTML page.
+"""The report: a folder of pages, pictures, interactive plots and tables that needs no network.
 
 write([Section(paper, "quick", preset, seeds, verdicts, runs)], Path("report"))
+
+    index.html      all verdicts at a glance
+    PAPER.html      claims as cards, figures, settings, deviations, runs
+    verdicts.*      the verdicts as CSV, LaTeX and JSON
+    figures/        pictures as SVG     plots/  what moves under the pointer     data/  the figures' numbers
 """
 
-import inspect
-import json
-import os
-import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
-from descentlab.claim import Assumption, Claim, Outcome, Verdict
-from descentlab.disk import replace
-from descentlab.experiment import Run
-from descentlab.paper import Paper
-from descentlab.preset import Settings
-from descentlab.report.drawing import Drawing, drawing
-from descentlab.report.number import distinct, interval, number, percent
-from descentlab.report.strip import Strip, strip
-from descentlab.work import label
-
-
-@dataclass(frozen=True)
-class Section:
-    """One paper judged at one preset."""
-
-    paper: Paper
-    preset_name: str
-    preset: Settings
-    seeds: int
-    verdicts: list[Verdict]
-    runs: Mapping[Settings, Run]
+from descentlab.claim import Outcome
+from descentlab.report import tables
+from descentlab.report.chapter import Chapter, chapter, judge_command
+from descentlab.report.chapter import Section as Section
+from descentlab.report.files import Files
+from descentlab.report.number import interval, number, percent
 
 
 def write(sections: Sequence[Section], out: Path) -> Path:
-    """Writes `out`/index.html, whole or not at all, and returns its path.
+    """Writes the report into a folder, its front page last, and returns that page's path.
 
-    A figure that cannot be drawn is replaced by its error, listed on the page and printed to stderr.
+    A figure that cannot be drawn is replaced by its error, listed on the front page and printed to stderr.
     """
-    taken: Counter[str] = Counter()
-    chapters = [_chapter(section, out, taken) for section in sections]
-    page = _template().render(
+    files, taken = Files(out), Counter[str]()
+    chapters = [chapter(section, files, taken) for section in sections]
+    about = {"all_outcomes": list(Outcome), "written": datetime.now(UTC)}
+    templates = _templates()
+    for page, own in _pages(chapters).items():
+        files.put(page, templates.get_template("paper.html").render(chapters=own, **about))
+    for name in ("page.css", "page.js"):
+        files.put(f"assets/{name}", (resources.files("descentlab.report") / name).read_text(encoding="utf-8"))
+    if any(d.plot or d.moving for one in chapters for d in one.drawings):
+        library = resources.files("plotly") / "package_data" / "plotly.min.js"
+        files.put("assets/plotly.min.js", library.read_bytes())
+    for name, text in tables.written(sections).items():
+        files.put(name, text)
+    front = templates.get_template("front.html").render(
         chapters=chapters,
         outcomes=Counter(verdict.outcome for section in sections for verdict in section.verdicts),
-        all_outcomes=list(Outcome),
-        failures=[d for chapter in chapters for d in chapter.drawings if d.error],
-        written=datetime.now(UTC),
+        failures=[(one.page, d) for one in chapters for d in one.drawings if d.error],
         commands=_commands(sections),
+        **about,
     )
-    out.mkdir(parents=True, exist_ok=True)
-    replace(out / "index.html", page.encode())
-    return out / "index.html"
+    files.sweep()
+    return files.put("index.html", front)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A row of the settings table; `usual` is the preset's own value where another was set."""
-
-    name: str
-    value: Any
-    doc: str
-    usual: Any = None
-    derived: bool = False
+def _pages(chapters: Sequence[Chapter]) -> dict[str, list[Chapter]]:
+    """The chapters of each page."""
+    return {page: list(own) for page, own in groupby(sorted(chapters, key=_page), key=_page)}
 
 
-@dataclass(frozen=True)
-class Card:
-    """A verdict with the claim behind it and the figures that name it."""
-
-    verdict: Verdict
-    claim: Claim
-    anchor: str
-    strip: Strip
-    drawings: list[Drawing]
-
-    @cached_property
-    def texts(self) -> tuple[str, str]:
-        """The estimate and its interval."""
-        v = self.verdict
-        low, value, high = distinct(v.low, v.value, v.high)
-        return value, interval(v.low, v.high, (low, high))
-
-    def state(self, assumption: Assumption) -> str:
-        """What an assumption came to, in words."""
-        if not assumption.exact:
-            return "inside O(·): measured, does not gate"
-        return "not met" if assumption.name in self.verdict.unmet else "met"
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a run comes from: its manifest, and its data's path as seen from the page."""
-
-    run: Run
-    anchor: str
-    label: str
-    path: str
-    manifest: Mapping[str, Any]
-
-    @property
-    def environment(self) -> str:
-        """Versions and machine in one line."""
-        if not self.manifest:
-            return "unknown: its run.json cannot be read"
-        versions = ", ".join(f"{name} {v}" for name, v in self.manifest.get("versions", {}).items())
-        machine = self.manifest.get("machine", {})
-        cores = f"{machine.get('cores', '?')} cores"
-        return f"{versions}; {machine.get('system', '?')} {machine.get('processor', '?')}, {cores}"
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """A section as the page shows it."""
-
-    section: Section
-    anchor: str
-    settings: list[Setting]
-    cards: list[Card]
-    drawings: list[Drawing]
-    origins: list[Origin]
-    command: str
-
-    @property
-    def environments(self) -> dict[str, list[Origin]]:
-        """The runs by what they were computed with."""
-        found: dict[str, list[Origin]] = {}
-        for origin in self.origins:
-            found.setdefault(origin.environment, []).append(origin)
-        return found
-
-
-def _chapter(section: Section, out: Path, taken: Counter[str]) -> Chapter:
-    paper = section.paper
-    anchor = _slug(f"{paper.name}-{section.preset_name}")
-    taken[anchor] += 1
-    anchor += f"-{taken[anchor]}" if taken[anchor] > 1 else ""
-    drawings = [
-        drawing(paper, figure, section.preset, section.runs, f"{anchor}-figure-{_slug(figure.name)}")
-        for figure in paper.figures_of(section.preset_name)
-    ]
-    claims = {claim.name: claim for claim in paper.claims}
-    cards = [
-        Card(
-            verdict, claims[verdict.claim], f"{anchor}-claim-{verdict.claim}", strip(verdict),
-            [d for d in drawings if verdict.claim in d.figure.claims],
-        )
-        for verdict in section.verdicts
-    ]  # fmt: skip
-    origins = [
-        Origin(
-            run, f"{anchor}-run-{run.id}", label(paper.name, [run.preset]),
-            _seen_from(out, run.path), _manifest(run),
-        )
-        for run in section.runs.values()
-    ]  # fmt: skip
-    return Chapter(section, anchor, _settings(section), cards, drawings, origins, _judge_command(section))
-
-
-def _slug(name: str) -> str:
-    """A name as an id that links and SVG references take as it is."""
-    return re.sub(r"[^\w.-]+", "-", name)
-
-
-def _settings(section: Section) -> list[Setting]:
-    """The preset's fields, then the numbers that it derives from them."""
-    preset, usual = section.preset, section.paper.presets.get(section.preset_name)
-    rows = [
-        Setting(f.name, getattr(preset, f.name), f.metadata.get("doc", ""), _changed(preset, usual, f.name))
-        for f in fields(preset)
-    ]
-    for name, derived in inspect.getmembers(type(preset), lambda member: isinstance(member, property)):
-        doc = (inspect.getdoc(derived) or "").partition("\n")[0]
-        try:
-            rows.append(Setting(name, getattr(preset, name), doc, derived=True))
-        except ArithmeticError as error:
-            rows.append(Setting(name, f"undefined ({error})", doc, derived=True))
-    return rows
-
-
-def _changed(preset: Settings, usual: Settings | None, name: str) -> Any:
-    """The value of the named preset where this one has another."""
-    before = getattr(usual, name, None)
-    return before if before != getattr(preset, name) else None
-
-
-def _manifest(run: Run) -> Mapping[str, Any]:
-    try:
-        manifest = json.loads((run.path.parent / "run.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return manifest if isinstance(manifest, dict) else {}
-
-
-def _seen_from(folder: Path, path: Path) -> str:
-    """A path relative to a folder; absolute where there is no way, as between two drives."""
-    try:
-        return Path(os.path.relpath(path, folder)).as_posix()
-    except ValueError:
-        return path.as_posix()
-
-
-def _judge_command(section: Section) -> str:
-    words = ["descentlab", "judge", section.paper.name, section.preset_name]
-    usual = section.paper.presets.get(section.preset_name)
-    for name, value in section.preset.settings().items():
-        if _changed(section.preset, usual, name) is not None:
-            words += ["--set", f"{name}={value}"]
-    return shlex.join([*words, "--seeds", str(section.seeds)])
+def _page(one: Chapter) -> str:
+    return one.page
 
 
 def _commands(sections: Iterable[Section]) -> list[str]:
@@ -226,7 +72,7 @@ def _commands(sections: Iterable[Section]) -> list[str]:
         if section.preset == section.paper.presets.get(section.preset_name):
             scales.setdefault((section.preset_name, section.seeds), []).append(section.paper.name)
         else:
-            changed.append(_judge_command(section))
+            changed.append(judge_command(section))
     whole = [
         shlex.join(["descentlab", "reproduce", *dict.fromkeys(papers), "--scale", scale, f"--seeds={seeds}"])
         for (scale, seeds), papers in scales.items()
@@ -234,7 +80,7 @@ def _commands(sections: Iterable[Section]) -> list[str]:
     return [*whole, *changed]
 
 
-def _template() -> jinja2.Template:
+def _templates() -> jinja2.Environment:
     source = resources.files("descentlab.report")
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: (source / name).read_text(encoding="utf-8")),
@@ -245,4 +91,4 @@ def _template() -> jinja2.Template:
     )
     environment.filters.update(number=number, percent=percent)
     environment.globals.update(interval=interval)
-    return environment.get_template("page.html")
+    return environment

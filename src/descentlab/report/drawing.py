@@ -1,45 +1,59 @@
-"""Figures and tables of a paper as HTML, each by itself: one that fails says so and costs no other."""
+"""Figures and tables of a paper in a report, each by itself: one that fails says so and costs no other."""
 
-import base64
-import re
+import csv
+import io
+import json
 import sys
-import tempfile
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
-from markupsafe import Markup, escape
 
 from descentlab.experiment import Run, datasets
+from descentlab.moving import MOST_MOMENTS, Movie
 from descentlab.paper import Figure, Paper, Table
 from descentlab.plot import save
 from descentlab.preset import Settings
+from descentlab.report.files import Files
+from descentlab.report.interactive import plot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-LARGEST_SVG = 400_000
-# Figures are drawn for print, at 9 points; a screen is read from farther away. None gets smaller than drawn.
-ENLARGED = 1.4
+LARGEST_SVG = 1_500_000
+PIXELS = 96
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure as it stands on the page: its picture, or its header and rows, or what went wrong."""
+    """A figure in a report: the files of its picture, its plot and its numbers; or what went wrong.
+
+    `moving` is what moves beside it, of `kind` movie or surfaces.
+    """
 
     figure: Figure | Table
     anchor: str
-    picture: Markup | None = None
+    picture: str = ""
+    width: int = 0
+    plot: str = ""
+    moving: str = ""
+    kind: str = ""
+    links: tuple[tuple[str, str, str], ...] = ()
+    note: str = ""
     header: tuple[str, ...] = ()
     rows: tuple[tuple[Any, ...], ...] = ()
     error: str = ""
 
 
 def drawing(
-    paper: Paper, figure: Figure | Table, preset: Settings, runs: Mapping[Settings, Run], anchor: str
+    paper: Paper,
+    figure: Figure | Table,
+    preset: Settings,
+    runs: Mapping[Settings, Run],
+    anchor: str,
+    files: Files,
 ) -> Drawing:
     """A figure or table drawn from its runs; an error becomes part of the result and a line on stderr."""
     try:
@@ -48,10 +62,8 @@ def drawing(
             raise LookupError(f"no data of run {', '.join(lacking)}")
         data = datasets(figure, preset, runs)
         if isinstance(figure, Table):
-            header, rows = figure.rows(**data)
-            cells = tuple(tuple(row) for row in rows)
-            return Drawing(figure, anchor, header=tuple(str(name) for name in header), rows=cells)
-        return Drawing(figure, anchor, picture=_drawn(figure, data, anchor))
+            return _table(figure, data, anchor, files)
+        return _figure(figure, data, anchor, files)
     except Exception as error:
         # A paper's drawing may raise anything, and the verdicts must still reach the reader.
         print(f"{paper.name}: {figure.name} could not be drawn.", file=sys.stderr)
@@ -60,42 +72,63 @@ def drawing(
         return Drawing(figure, anchor, error=what)
 
 
-def _drawn(figure: Figure, data: Mapping[str, xr.Dataset], anchor: str) -> Markup:
+def _table(table: Table, data: Mapping[str, xr.Dataset], anchor: str, files: Files) -> Drawing:
+    header, rows = table.rows(**data)
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    name = f"data/{anchor}.csv"
+    files.put(name, text.getvalue())
+    return Drawing(
+        table, anchor, header=tuple(str(one) for one in header), rows=tuple(tuple(row) for row in rows),
+        links=(("CSV", name, files.weight(name)),),
+    )  # fmt: skip
+
+
+def _figure(figure: Figure, data: Mapping[str, xr.Dataset], anchor: str, files: Files) -> Drawing:
     canvas = figure.draw(**data)
     try:
-        return picture(canvas, figure.caption, anchor)
+        picture = _picture(canvas, anchor, files)
+        found = plot(canvas)
     finally:
         # Figures made by pyplot stay in its list until closed; others are not in it.
         if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
             pyplot.close(canvas)
+    names, notes, kind = {picture.rpartition(".")[2].upper(): picture}, [], ""
+    parts: dict[str, Any] = {}
+    if found is not None:
+        parts["plot"] = f"plots/{anchor}.js"
+        files.put(parts["plot"], _script(anchor, found.as_json()))
+        names["CSV"] = f"data/{anchor}.csv"
+        files.put(names["CSV"], found.table_as_csv())
+        if found.thinned > 1:
+            notes.append(f"The plot shows one point in {found.thinned} of its lines, the CSV all.")
+    if figure.moving is not None:
+        moving = figure.moving(**data)
+        kind = "movie" if isinstance(moving, Movie) else "surfaces"
+        content = moving.as_json() if isinstance(moving, Movie) else [one.as_json() for one in moving]
+        parts["moving"] = f"plots/{anchor}-moving.js"
+        files.put(parts["moving"], _script(f"{anchor}-moving", content))
+        if kind == "movie":
+            notes.append(
+                f"At most {MOST_MOMENTS} moments, entries to 1/255 of the colour bar; the runs have all."
+            )
+    links = tuple((text, file, files.weight(file)) for text, file in names.items())
+    width = round(PIXELS * canvas.get_size_inches()[0])
+    return Drawing(figure, anchor, picture, width, kind=kind, links=links, note=" ".join(notes), **parts)
 
 
-def picture(canvas: "Canvas", caption: str, prefix: str, largest: int = LARGEST_SVG) -> Markup:
-    """A matplotlib figure inside the page: SVG while that is small, otherwise PNG."""
-    drawn = 96 * canvas.get_size_inches()[0]
-    size = f"min-width: {drawn:.0f}px; max-width: {ENLARGED * drawn:.0f}px"
-    with tempfile.TemporaryDirectory() as folder:
-        vector, raster = Path(folder, "figure.svg"), Path(folder, "figure.png")
-        save(canvas, vector)
-        if vector.stat().st_size < largest:
-            return _inline(vector.read_text(encoding="utf-8"), caption, prefix, size)
-        save(canvas, raster)
-        source = f"data:image/png;base64,{base64.b64encode(raster.read_bytes()).decode()}"
-    return Markup('<img style="{}" src="{}" alt="{}">').format(size, source, caption)
+def _script(name: str, content: Any) -> str:
+    """Data as a script: pages that are opened from a disk may load scripts and nothing else."""
+    return f"descentlab.take({json.dumps(name)}, {json.dumps(content, separators=(',', ':'))});\n"
 
 
-def _inline(svg: str, caption: str, prefix: str, size: str) -> Markup:
-    """The svg element alone, its ids made unique on the page and its style sheet left to the page's own."""
-    svg = svg[svg.index("<svg") :]
-    for needless in (r"<metadata>.*?</metadata>", r"<!--.*?-->", r"<style\b.*?</style>"):
-        svg = re.sub(needless, "", svg, flags=re.DOTALL)
-    for reference in (' id="', 'href="#', "url(#"):
-        svg = svg.replace(reference, f"{reference}{escape(prefix)}-")
-    opening, rest = svg[: svg.index(">") + 1], svg[svg.index(">") + 1 :]
-    match = re.search(r'viewBox="([^"]*)"', opening)
-    assert match is not None, "matplotlib gives every svg a viewBox"
-    opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'viewBox="{match[1]}" style="{size}" role="img" aria-label="{escape(caption)}">'
-    )
-    return Markup(opening + re.sub(r">\s+<", "><", rest.strip()))
+def _picture(canvas: "Canvas", anchor: str, files: Files, largest: int = LARGEST_SVG) -> str:
+    """A matplotlib figure as a file: SVG while that is small, otherwise PNG."""
+    for kind in ("svg", "png"):
+        buffer = io.BytesIO()
+        save(canvas, buffer, kind)
+        if kind == "png" or buffer.tell() < largest:
+            break
+    name = f"figures/{anchor}.{kind}"
+    files.put(name, buffer.getvalue())
+    return name

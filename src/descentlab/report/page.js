@@ -1,7 +1,11 @@
-// Everything is readable without this script; it adds filters and opens what a link points to.
+// Everything is readable without this script. It adds filters, opens what a link points to, and puts plots that
+// answer to the pointer in the place of pictures when they come into view.
 (function () {
   "use strict";
-  const all = (selector) => Array.from(document.querySelectorAll(selector));
+  const all = (selector, within) => Array.from((within || document).querySelectorAll(selector));
+
+  // ---------------------------------------------------------------- cards and filters
+
   const buttons = all(".filters button");
   const rows = all("tr[data-outcome]");
 
@@ -23,11 +27,197 @@
   for (const hidden of all(".filters, .tools")) hidden.hidden = false;
   for (const button of buttons) button.addEventListener("click", () => show(button.dataset.show));
   for (const tools of all(".tools")) {
-    const cards = Array.from(tools.closest("section").querySelectorAll("details"));
+    const cards = all("details.card", tools.closest("section"));
     tools.querySelector("[data-open]").addEventListener("click", () => cards.forEach((card) => (card.open = true)));
     tools.querySelector("[data-close]").addEventListener("click", () => cards.forEach((card) => (card.open = false)));
   }
   addEventListener("hashchange", reveal);
   addEventListener("beforeprint", () => all("details").forEach((card) => (card.open = true)));
   if (location.hash !== "") reveal();
+
+  // ---------------------------------------------------------------- plots
+
+  const awaited = {};
+  window.descentlab = { take: (name, content) => awaited[name](content) };
+
+  // Pages on a disk may load scripts, and nothing else: data come as scripts too.
+  function load(source) {
+    return new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = source;
+      script.onload = resolve;
+      script.onerror = () => reject(new Error(`${source} cannot be read`));
+      document.head.append(script);
+    });
+  }
+
+  let library = null;
+  const plotly = () => (library = library || load("assets/plotly.min.js"));
+
+  function data(name) {
+    return new Promise((resolve, reject) => {
+      awaited[name] = resolve;
+      load(`plots/${name}.js`).catch(reject);
+    });
+  }
+
+  const CONFIG = {
+    displaylogo: false,
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    toImageButtonOptions: { format: "svg" },
+  };
+
+  function stage(plate) {
+    const place = document.createElement("div");
+    place.className = "live";
+    plate.querySelector(".scroll").append(place);
+    return place;
+  }
+
+  async function draw(plate) {
+    const [content] = await Promise.all([data(plate.dataset.plot), plotly()]);
+    await Plotly.newPlot(stage(plate), content.data, content.layout, CONFIG);
+    plate.classList.add("drawn");
+  }
+
+  // Matrices along training: one heatmap a matrix, a slider over the steps.
+  async function play(plate) {
+    const [movie] = await Promise.all([data(plate.dataset.moving), plotly()]);
+    const controls = plate.querySelector(".controls");
+    const slider = controls.querySelector("input");
+    const button = controls.querySelector("button");
+    const frames = movie.panels.map(decode);
+    const place = stage(plate);
+    await Plotly.newPlot(place, heatmaps(movie, frames), panels(movie), CONFIG);
+
+    function show(moment) {
+      slider.value = String(moment);
+      const words = `step ${movie.steps[moment].toLocaleString("en")}`;
+      controls.querySelector("output").textContent = words;
+      slider.setAttribute("aria-valuetext", words);
+      return Plotly.restyle(place, { z: frames.map((frame) => frame(moment)) });
+    }
+
+    let timer = 0;
+    function stop() {
+      clearInterval(timer);
+      timer = 0;
+      button.textContent = "Play";
+    }
+    button.addEventListener("click", () => {
+      if (timer) return stop();
+      if (Number(slider.value) === movie.steps.length - 1) show(0);
+      button.textContent = "Stop";
+      timer = setInterval(() => {
+        const next = Number(slider.value) + 1;
+        if (next >= movie.steps.length) return stop();
+        show(next);
+      }, 160);
+    });
+    slider.addEventListener("input", () => {
+      stop();
+      show(Number(slider.value));
+    });
+    slider.max = String(movie.steps.length - 1);
+    await show(movie.steps.length - 1);
+    controls.hidden = false;
+    plate.classList.add("drawn");
+  }
+
+  // Entries are bytes between the bounds of their matrix, moment after moment, row after row.
+  function decode(panel) {
+    const bytes = Uint8Array.from(atob(panel.entries), (sign) => sign.charCodeAt(0));
+    const scale = (panel.high - panel.low) / 255;
+    return (moment) => {
+      const rows = [];
+      for (let row = 0; row < panel.rows; row++) {
+        const start = (moment * panel.rows + row) * panel.columns;
+        rows.push(Array.from(bytes.subarray(start, start + panel.columns), (byte) => panel.low + scale * byte));
+      }
+      return rows;
+    };
+  }
+
+  const suffix = (i) => (i === 0 ? "" : String(i + 1));
+
+  function heatmaps(movie, frames) {
+    return movie.panels.map((panel, i) => ({
+      type: "heatmap",
+      z: frames[i](0),
+      zmin: panel.low,
+      zmax: panel.high,
+      xaxis: `x${suffix(i)}`,
+      yaxis: `y${suffix(i)}`,
+      colorscale: movie.colours,
+      showscale: i === movie.panels.length - 1,
+      colorbar: { thickness: 10, outlinewidth: 0.5, len: 0.9 },
+      hovertemplate: `${panel.row} %{y}, ${panel.column} %{x}: %{z:.3g}<extra></extra>`,
+    }));
+  }
+
+  function panels(movie) {
+    const count = movie.panels.length;
+    const across = Math.min(count, 3);
+    const down = Math.ceil(count / across);
+    const layout = {
+      width: 880,
+      height: 60 + down * 280,
+      margin: { l: 50, r: 10, t: 40, b: 40 },
+      font: { family: "STIX Two Text, STIXGeneral, Times New Roman, serif", size: 14, color: "#000" },
+      annotations: [],
+    };
+    movie.panels.forEach((panel, i) => {
+      const [column, row] = [i % across, Math.floor(i / across)];
+      const x = [(column + 0.02) / across, (column + 0.9) / across];
+      const y = [1 - (row + 0.82) / down, 1 - (row + 0.02) / down];
+      layout[`xaxis${suffix(i)}`] = { domain: x, anchor: `y${suffix(i)}`, title: { text: panel.column, standoff: 2 }, nticks: 6 };
+      layout[`yaxis${suffix(i)}`] = { domain: y, anchor: `x${suffix(i)}`, title: { text: panel.row, standoff: 2 }, nticks: 6, autorange: "reversed" };
+      layout.annotations.push({
+        text: panel.name, showarrow: false, xref: "paper", yref: "paper", x: (x[0] + x[1]) / 2, y: y[1], xanchor: "center", yanchor: "bottom",
+      });
+    });
+    return layout;
+  }
+
+  // Surfaces to turn around, two in a row.
+  async function turn(plate) {
+    const [surfaces] = await Promise.all([data(plate.dataset.moving), plotly()]);
+    const down = Math.ceil(surfaces.length / 2);
+    const layout = {
+      width: 880, height: 380 * down, margin: { l: 0, r: 0, t: 30, b: 0 }, annotations: [],
+      font: { family: "STIX Two Text, STIXGeneral, Times New Roman, serif", size: 13, color: "#000" },
+    };
+    const traces = surfaces.map((surface, i) => {
+      const [column, row] = [i % 2, Math.floor(i / 2)];
+      layout[`scene${suffix(i)}`] = {
+        domain: { x: [column / 2, (column + 1) / 2], y: [1 - (row + 1) / down, 1 - (row + 0.06) / down] },
+        xaxis: { title: { text: surface.x_name } }, yaxis: { title: { text: surface.y_name } }, zaxis: { title: { text: "loss" } },
+      };
+      layout.annotations.push({
+        text: surface.name, showarrow: false, xref: "paper", yref: "paper", x: column / 2 + 0.25, y: 1 - row / down, xanchor: "center", yanchor: "bottom",
+      });
+      return {
+        type: "surface", x: surface.x, y: surface.y, z: surface.heights, scene: `scene${suffix(i)}`, colorscale: surface.colours,
+        showscale: false, hovertemplate: "%{x:.2f}, %{y:.2f}: %{z:.4g}<extra></extra>",
+      };
+    });
+    await Plotly.newPlot(stage(plate), traces, layout, CONFIG);
+    plate.classList.add("drawn");
+  }
+
+  const kinds = { movie: play, surfaces: turn };
+  const seen = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) {
+        if (!entry.isIntersecting) continue;
+        seen.unobserve(entry.target);
+        const plate = entry.target;
+        const begin = plate.dataset.plot ? draw : kinds[plate.dataset.kind];
+        // Where a plot cannot be drawn, its picture stays.
+        begin(plate).catch((error) => plate.setAttribute("data-failed", error.message));
+      }
+    },
+    { rootMargin: "400px" },
+  );
+  for (const plate of all("[data-plot], [data-moving]")) seen.observe(plate);
 })();

@@ -71,8 +71,8 @@ DEVIATIONS = (
     ),
     Deviation(
         "eigenvalues of the Hessian",
-        "The extreme ones, by Lanczos' method with 32 products (16 for the transformers): from inside, so that both ends may be a "
-        "little further out where there are thousands of weights.",
+        "The extreme ones, by Lanczos' method with 32 products (16 for transformers): from inside, so that "
+        "both ends may be a little further out where there are thousands of weights.",
     ),
     Deviation(
         "real data",

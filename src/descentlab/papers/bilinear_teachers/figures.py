@@ -14,6 +14,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from descentlab.estimate import Broken, Estimate
+from descentlab.moving import Movie
 from descentlab.paper import Figure, Table
 from descentlab.papers.bilinear_teachers import measures
 from descentlab.papers.bilinear_teachers.claims import FACTORS, OVER_SIZES, PRINTED, START, WORDS
@@ -27,6 +28,8 @@ TEACHERS = {
     "token_selection": ("token selection", GREEN), "group_sparse": ("group sparse", PURPLE),
 }  # fmt: skip
 ACTIVATIONS = {"relu": ("ReLU", "-"), "leaky_relu": ("LeakyReLU", (0, (3, 1.5))), "identity": ("linear", "-")}
+# A run this near to the form of Lemma D.2 is on it, up to rounding.
+ON_LINE = 1e-6
 # Lines of a slope in log-log panels.
 SLOPES = {-0.5: ("slope $-1/2$", (0, (1, 1.5))), -1.0: ("slope $-1$", (0, (5, 2)))}
 SYMBOLS = {"D": "$D$", "K": "$K$", "V": r"$\|V^\ast\|_F$", "eta": r"$\eta$"}
@@ -153,6 +156,26 @@ def draw_heatmaps(**runs: xr.Dataset) -> Canvas:
     if axes[0, -1].images:
         figure.colorbar(axes[0, -1].images[0], ax=axes, shrink=0.7, aspect=30, label="entry times $K$")
     return figure
+
+
+def attention_along(run: xr.Dataset) -> xr.DataArray:
+    """K times S along training, first seed, from its two coefficients: exact on the line of Lemma D.2."""
+    own = run.isel(seed=0)
+    support = own["teacher_attention"] > 0
+    scores = xr.where(support, own["C_2"], -own["C_3"]).transpose("step", "row", "column")
+    weights = np.exp(scores - scores.max("row"))
+    return setting(run, "K") * weights / weights.sum("row")
+
+
+def heatmaps_along(**runs: xr.Dataset) -> Movie:
+    """K S of all runs that stay on the line, at the steps that they share."""
+    found = {}
+    for run in runs.values():
+        if "teacher_attention" in run and float(run["off_line"].isel(seed=0).max()) < ON_LINE:
+            (who, _), (bend, _) = kind(run)
+            found[f"{who}, {bend}"] = attention_along(run)
+    shared = sorted(set.intersection(*(set(one["step"].values.tolist()) for one in found.values())))
+    return Movie({name: one.sel(step=shared) for name, one in found.items()}, "magma_r", 0.0, 1.0)
 
 
 # ---------------------------------------------------------------- one run
@@ -398,7 +421,7 @@ FIGURES: tuple[Figure | Table, ...] = (
     Figure(
         "figure_3",
         "Attention S after training above the teacher's S* for the six runs, one seed, times K. Figure 3.",
-        draw_heatmaps, SIX, ("heatmap_matches_teacher",),
+        draw_heatmaps, SIX, ("heatmap_matches_teacher",), moving=heatmaps_along,
     ),
     Figure(
         "figure_online",

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
+from descentlab.moving import Movie
 from descentlab.paper import Figure, Table
 from descentlab.papers.decision_lists import measures
 from descentlab.papers.decision_lists.masses import attention_scale, masses
@@ -341,6 +342,19 @@ def draw_matrices(run: xr.Dataset) -> Canvas:
     return figure
 
 
+def matrices_along(run: xr.Dataset) -> Movie:
+    """W and V of the first seed, each over its largest entry at that step."""
+    own = run.isel(seed=0)
+    order = own["permutation"].values
+    found = {"W": own["W"], "V, labels in the order of π": own["V"].isel(label=order)}
+
+    def relative(matrix: xr.DataArray) -> xr.DataArray:
+        largest = abs(matrix).max([d for d in matrix.dims if d != "step"])
+        return matrix / largest.where(largest > 0, 1.0)
+
+    return Movie({name: relative(matrix) for name, matrix in found.items()}, low=-1.0, high=1.0)
+
+
 def outline(ax: Axes, row: Any, column: Any) -> None:
     """A frame around an entry of a matrix."""
     ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=BLACK, lw=0.5))
@@ -441,7 +455,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "W and V of the first seed in joint training from zero, each over its largest entry. Framed in W: "
         "the lists, column by column, numbered by place; their weights come to fall with the place. Labels "
         "of V are in the order of pi, so that P is the diagonal.",
-        draw_matrices, {"run": MATRICES}, JOINTLY,
+        draw_matrices, {"run": MATRICES}, JOINTLY, moving=matrices_along,
     ),
     Figure(
         "window",

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator
 
+from descentlab.moving import Movie
 from descentlab.paper import Figure, Table
 from descentlab.papers.sign_descent.runs import (
     ADAM,
@@ -149,6 +150,17 @@ def draw_stages_three_four(run: xr.Dataset) -> Canvas:
     axes[1, 0].set_ylabel("stages III, IV")
     legend(figure)
     return figure
+
+
+def noises_along(run: xr.Dataset) -> Movie:
+    """Query and key noise of every neuron and sample, first seed, times the sign of its query signal."""
+    own = run.isel(seed=0)
+    last = own.isel(step=-1)
+    sign = xr.where(last["query_signal"] < 0, -1.0, 1.0)
+    order = (last["query_noise"].mean("sample") * sign).argsort().values
+    names = {"query noise": "query_noise", "key noise": "key_noise"}
+    found = {words: (own[name] * sign).isel(neuron=order) for words, name in names.items()}
+    return Movie({words: noise.transpose("step", "sample", "neuron") for words, noise in found.items()})
 
 
 def signed_threads(ax: Axes, steps: np.ndarray, each: np.ndarray, negative: np.ndarray) -> None:
@@ -395,6 +407,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "the sign of its neuron's final query signal; noise that is negative after stage III is solid, "
         "positive noise dotted. Slides, stages II to IV.",
         draw_stages_three_four,
+        moving=noises_along,
         runs={"run": BASE},
         claims=(
             "majority_vote_sets_signal_signs",

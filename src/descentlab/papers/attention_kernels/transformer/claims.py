@@ -71,8 +71,8 @@ FASTER = tuple(
     Claim(
         f"gaussian_trains_faster_on_{task}",
         "Figure 1",
-        f"On {title}, with each kernel at the better of two learning rates, the preset's and ten times that, the "
-        "training loss of Gaussian attention is below that of softmax attention at equal steps.",
+        f"On {title}, with each kernel at the better of two learning rates, the preset's and ten times "
+        "that, the training loss of Gaussian attention is below that of softmax attention at equal steps.",
         lead,
         Interval(low=0.0),
         runs=TRAINING,

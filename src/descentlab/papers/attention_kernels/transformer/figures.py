@@ -4,6 +4,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Canvas
 
+from descentlab.moving import Surface
 from descentlab.paper import Figure
 from descentlab.papers.attention_kernels.transformer.claims import planes, roughness
 from descentlab.papers.attention_kernels.transformer.runs import BOTH, KERNELS, TASKS, TRAINING, presets
@@ -57,6 +58,18 @@ def draw_landscapes(**runs: xr.Dataset) -> Canvas:
     return figure
 
 
+def surfaces(**runs: xr.Dataset) -> list[Surface]:
+    """The loss over both planes with both kernels, first seed."""
+    kinds = {"random_plane": "random directions", "top_plane": "top eigenvectors"}
+    found = []
+    for which, words in kinds.items():
+        for kernel, title in KERNELS.items():
+            plane = planes(runs[kernel], which)[0]
+            side = np.linspace(-1, 1, len(plane))
+            found.append(Surface(f"{title}, {words}", side, side, plane, "along W^Q", "along W^K"))
+    return found
+
+
 FIGURES = tuple(
     Figure(
         f"figure_1_{task}",
@@ -77,6 +90,7 @@ FIGURES = tuple(
         runs=BOTH,
         claims=(f"gaussian_landscape_is_smoother_on_{task}",),
         presets=presets(task, "landscape"),
+        moving=surfaces,
     )
     for task, title in TASKS.items()
 )
