@@ -10,12 +10,12 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3 python3.11 python; do \
 BIN := .venv/bin
 JOBS ?= 2
 
-.PHONY: reproduce test setup lint types pytest examples bench calibrate readme clean
+.PHONY: reproduce test setup browser lint types pytest examples bench calibrate readme clean
 
 reproduce: setup
 	$(BIN)/descentlab reproduce
 
-test: setup lint types pytest examples
+test: setup browser lint types pytest examples
 
 setup: .venv/ready
 
@@ -24,6 +24,9 @@ setup: .venv/ready
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
+
+browser: setup
+	@$(BIN)/python tests/get_browser.py
 
 lint:
 	$(BIN)/ruff check .

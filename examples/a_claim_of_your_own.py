@@ -11,6 +11,7 @@ paper = load("sign_descent")
 preset = PRESETS["tiny"].replace(signal=2.0, steps=400)
 with TemporaryDirectory() as folder:
     result = run(paper, preset, seeds=4, store=Store(folder))
+    result.plot("training_loss", "value_signal").savefig(f"{folder}/curves.png")
 
 claim = Claim(
     name="value_signal_follows_its_step",

@@ -5,12 +5,12 @@ import csv
 import io
 import json
 
-import matplotlib
 import numpy as np
 import plotly.graph_objects as go
 import pytest
 import xarray as xr
 from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure as Canvas
 
 from descentlab.moving import LEVELS, MOST_MOMENTS, Movie, Surface
 from descentlab.plot import BLUE, band, legend, panels, points, style, threads, time_marks
@@ -143,7 +143,7 @@ def test_drawings_without_numbers_stay_pictures():
     figure, axes = panels(1, 1)
     axes[0, 0].text(0.5, 0.5, "a scheme")
     assert plot(figure) is None
-    solid = matplotlib.figure.Figure()
+    solid = Canvas()
     solid.add_subplot(projection="3d")
     assert plot(solid) is None
 

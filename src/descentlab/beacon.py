@@ -39,6 +39,12 @@ class Beacon(Watcher):
         self._light()
         self.watcher.begin(label, steps, seeds, cells)
 
+    def recorded(self, steps: Sequence[int], loss: str) -> None:
+        """Says what a view of the run's curves needs."""
+        self.about |= {"records": list(steps), "probe": loss}
+        self._light()
+        self.watcher.recorded(steps, loss)
+
     def progress(self, step: int, loss: float) -> None:
         """Says how far it is."""
         self.about |= {"step": step, "loss": loss if abs(loss) < float("inf") else None}

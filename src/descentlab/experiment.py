@@ -6,7 +6,7 @@ Judging and drawing read the store only, so doing them again trains nothing.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -24,6 +24,9 @@ from descentlab.watcher import Watcher as Watcher
 from descentlab.work import identify as identify
 from descentlab.work import plan
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
 Need = Claim | Figure | Table
 
 FEWEST_TASKS = 4  # for which workers are worth their start
@@ -38,6 +41,17 @@ class Run:
     path: Path
     seconds: float
     data: xr.Dataset
+
+    def plot(self, *names: str) -> "Canvas":
+        """Some of its quantities along training, or all that are one number: a matplotlib figure."""
+        from descentlab.notebook import curves
+
+        return curves(self.data, names)
+
+    def _repr_html_(self) -> str:
+        from descentlab import notebook
+
+        return notebook.run(self)
 
 
 def run(

@@ -106,6 +106,11 @@ class Paper:
         if missing:
             raise TypeError(f"paper {self.name} lacks {', '.join(missing)}.")
 
+    def _repr_html_(self) -> str:
+        from descentlab import notebook
+
+        return notebook.paper(self)
+
     @property
     def about(self) -> About:
         """Title, citation and loss."""

@@ -147,10 +147,12 @@ def compute(
         watcher.say(f"{label(paper.name, presets)} goes on at step {resume.step}")
     steps: int = presets[0].steps  # type: ignore[attr-defined]
     watcher.begin(label(paper.name, presets), steps, len(seeds), len(presets))
+    system, records = paper.system_of(presets[0]), paper.records(presets[0])
+    watcher.recorded([int(step) for step in records], system.loss)
     began = time.monotonic()
     try:
         data = rollouts(
-            paper.system_of(presets[0]), presets, seeds, paper.records(presets[0]),
+            system, presets, seeds, records,
             watch=lambda progress: watcher.progress(progress.step, progress.loss), **further,
         )  # fmt: skip
     except BaseException:

@@ -17,12 +17,16 @@ leaks. A drawing takes its figure from `panels`, fills it with the marks below, 
     legend       one for the whole figure, below the data
     side_legend  one for a panel, to its right
     save         to a file or buffer, the same bytes each time
+
+`with width(WIDTHS["column"]):` has figures drawn for a column of a page: panels that do not fit beside each
+other go below.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -44,6 +48,9 @@ GREY = "#8C8C8C"
 
 # Inches: four panels of the narrow kind fill the text width of a US letter or A4 page.
 PANEL = (2.3, 1.75)
+# How wide figures may be, by what they are for: as drawn, a column of two on a page, a page's text, a slide.
+WIDTHS: dict[str, float | None] = {"drawn": None, "column": 3.4, "text": 6.8, "slide": 12.0}
+NARROWEST = 1.5  # inches that a panel needs to be read
 # What thin lines are drawn with as images, by format: a report embeds SVG, PDF goes to print.
 DPI = {"svg": 150, "png": 200, "pdf": 300}
 # More trajectories than this are an image inside the vector figure: as paths they would weigh megabytes.
@@ -91,6 +98,19 @@ def style() -> Iterator[None]:
         yield
 
 
+_width: ContextVar[float | None] = ContextVar("width", default=None)
+
+
+@contextmanager
+def width(inches: float | None) -> Iterator[None]:
+    """Figures drawn inside are at most so wide, where their panels come from `panels`."""
+    token = _width.set(inches)
+    try:
+        yield
+    finally:
+        _width.reset(token)
+
+
 def panels(
     rows: int,
     columns: int,
@@ -99,9 +119,35 @@ def panels(
     sharex: bool | Literal["none", "all", "row", "col"] = False,
     sharey: bool | Literal["none", "all", "row", "col"] = False,
 ) -> tuple[Figure, np.ndarray]:
-    """A figure and its panels, (rows, columns), of `size` inches each."""
-    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
+    """A figure and its panels, (rows, columns), of `size` inches each, or less where there is less room.
+
+    A row that is too long for the width goes on in a next line; the panels are handed back as asked for.
+    """
+    most = _width.get() or size[0] * columns
+    beside = min(columns, max(1, int(most / max(NARROWEST, 0.65 * size[0]))))
+    across = min(size[0], most / beside)
+    tall = size[1] * max(0.75, across / size[0])
+    if beside == columns:
+        figure = Figure(figsize=(across * columns, tall * rows), layout="constrained")
+        return figure, figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
+    lines = -(-columns // beside)
+    figure = Figure(figsize=(across * beside, tall * rows * lines), layout="constrained")
+    drawn = figure.subplots(rows * lines, beside, squeeze=False)
+    found = drawn.reshape(rows, lines * beside)
+    for left_over in found[:, columns:].flat:
+        left_over.remove()
+    found = found[:, :columns]
+    for (row, column), ax in np.ndenumerate(found):
+        for share, kind in ((ax.sharex, sharex), (ax.sharey, sharey)):
+            first = {
+                "row": found[row, 0],
+                "col": found[0, column],
+                "all": found[0, 0],
+                True: found[0, 0],
+            }.get(kind)
+            if first is not None and first is not ax:
+                share(first)
+    return figure, found
 
 
 def band(
@@ -201,8 +247,12 @@ def legend(figure: Figure, columns: int = 4) -> None:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     if found:
+        room = max(1, int(figure.get_size_inches()[0] / NARROWEST))
         figure.legend(
-            list(found.values()), list(found), loc="outside lower center", ncols=min(columns, len(found))
+            list(found.values()),
+            list(found),
+            loc="outside lower center",
+            ncols=min(columns, len(found), room),
         )
 
 

@@ -59,6 +59,11 @@ class Verdict:
         named = asdict(self) | {"outcome": str(self.outcome)}
         return _plain(named | {"predicts": [self.predicts.low, self.predicts.high]})
 
+    def _repr_html_(self) -> str:
+        from descentlab import notebook
+
+        return notebook.verdict(self)
+
     def __str__(self) -> str:
         words = f"{self.outcome} {self.claim} ({self.cite}): "
         if not math.isnan(self.value):

@@ -2,12 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from descentlab import paper
 from descentlab.errors import SettingError
 from descentlab.fleet import Processes
-from descentlab.paper import Paper
+from descentlab.paper import Figure, Paper
 from descentlab.preset import Settings, parse_settings
+
+if TYPE_CHECKING:
+    from descentlab.gallery import Wanted
 
 
 def chosen(name: str, preset: str, set_: list[str], steps: int | None, seeds: int) -> tuple[Paper, Settings]:
@@ -50,3 +54,26 @@ def expectations(path: Path) -> dict[str, str]:
         raise SettingError(
             f"--expect takes a file written by `judge --json`, got {path} ({error})."
         ) from None
+
+
+def one_of(name: str, value: str, allowed: list[str]) -> None:
+    """Refuses a value that is not allowed."""
+    if value not in allowed:
+        raise SettingError(f"{name} takes {', '.join(allowed)}, got {name}={value}.")
+
+
+def figures_of(name: str, wanted: list[str], preset: str | None, seeds: int) -> "list[Wanted]":
+    """The figures that are asked for, each with the preset it is drawn at; `2` is short for `figure_2`."""
+    from descentlab.gallery import usual_preset
+
+    found, _ = chosen(name, preset or "quick", [], None, seeds)
+    there = {figure.name: figure for figure in found.figures if isinstance(figure, Figure)}
+    own = [n for n, figure in there.items() if figure in found.figures_of(preset or "quick")]
+    full = [n if n in there else f"figure_{n}" for n in wanted] or own
+    for short, n in zip(wanted or own, full, strict=True):
+        if n not in there:
+            raise SettingError(f"{name} has no figure {short}; there are {', '.join(there)}.")
+        if preset is not None and n not in own:
+            raise SettingError(f"{name} {preset} has no figure {short}; there are {', '.join(own)}.")
+    at = {n: preset or usual_preset(found, there[n]) for n in full}
+    return [(found, found.preset(at[n]), there[n]) for n in full]

@@ -63,7 +63,9 @@
 
   const CONFIG = {
     displaylogo: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    // Nothing leaves the machine: no button that sends a chart away.
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendChartToCloud"],
+    showSendToCloud: false,
     toImageButtonOptions: { format: "svg" },
   };
 

@@ -163,6 +163,7 @@ def attention_along(run: xr.Dataset) -> xr.DataArray:
     own = run.isel(seed=0)
     support = own["teacher_attention"] > 0
     scores = xr.where(support, own["C_2"], -own["C_3"]).transpose("step", "row", "column")
+    scores = scores / setting(run, "D") ** 0.5
     weights = np.exp(scores - scores.max("row"))
     return setting(run, "K") * weights / weights.sum("row")
 

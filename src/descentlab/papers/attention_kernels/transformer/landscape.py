@@ -97,8 +97,13 @@ def probes(loss: Callable[[Transformer, Loaded], Array], points: int) -> dict[st
         )
         return plane(lambda m: loss(m, task), model, of_Q, of_K, points)
 
+    shared: dict[str, tuple[Transformer, tuple[Extremes, Block]]] = {}
+
     def of_block(model: Transformer, task: Loaded, name: str) -> tuple[Extremes, Block]:
-        return curvature(lambda m: loss(m, task), model, name, task.own.directions)
+        """What two probes of the same program share."""
+        if name not in shared or shared[name][0] is not model:
+            shared[name] = model, curvature(lambda m: loss(m, task), model, name, task.own.directions)
+        return shared[name][1]
 
     def top_plane(model: Transformer, task: Loaded) -> Array:
         of_Q, of_K = (of_block(model, task, name)[1] for name in ("W_Q", "W_K"))
