@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from descentlab.cli import main
 from descentlab.fleet import Here
+from descentlab.gallery import usual_preset
 from descentlab.paper import load
 from descentlab.reproduce import reproduce
 from descentlab.store import Store
@@ -278,7 +280,8 @@ def test_report_trains_nothing(store: Store, tmp_path: Path):
     before = {path: path.stat().st_mtime_ns for path in copy.rglob("*.nc")}
     again = descentlab("report", "--out", str(tmp_path / "b"), store=copy)
     assert again.returncode == 0, again.stderr
-    assert (tmp_path / "b" / "index.html").stat().st_size > 100_000
+    first, second = (json.loads((tmp_path / name / "verdicts.json").read_text()) for name in "ab")
+    assert first == [section for section in second if section["preset"] == "tiny"]
     assert before == {path: path.stat().st_mtime_ns for path in copy.rglob("*.nc")}
 
 
@@ -300,3 +303,51 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path: Path):
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "file" in done.stderr
+
+
+# ---------------------------------------------------------------- figures
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nosuch"], "sign_descent has no figure nosuch; there are figure_stage_one,"),
+        (["--format", "jpg"], "format takes svg, png, pdf, got format=jpg."),
+        (["--style", "wide"], "style takes drawn, column, text, slide, got style=wide."),
+        (["figure_stage_one", "--preset", "nosuch"], "sign_descent has no preset nosuch; there are tiny,"),
+        (["figure_noisy_mnist", "--preset", "tiny"], "sign_descent tiny has no figure figure_noisy_mnist;"),
+        (["--seeds", "0"], "seeds takes a whole number >= 1, got seeds=0."),
+    ],
+)
+def test_wrong_figures_are_refused_before_anything_runs(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    where = ["--out", str(tmp_path / "out"), "--store", str(tmp_path / "store")]
+    monkeypatch.setattr(sys, "argv", ["descentlab", "figures", "sign_descent", *words, *where])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_figures_are_written_for_print(store: Store, tmp_path: Path):
+    words = ["figures", "bilinear_teachers", "3", "--preset", "tiny", "--seeds", "6", "--out", str(tmp_path)]
+    for kind, start in (("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")):
+        done = descentlab(*words, "--format", kind, "--style", "column", store=store.path)
+        assert done.returncode == 0, done.stderr
+        path = Path(done.stdout.strip())
+        assert path == (tmp_path / f"bilinear_teachers_figure_3.{kind}").resolve()
+        assert path.read_bytes().startswith(start)
+
+
+def test_a_figure_of_a_branch_is_drawn_at_its_own_preset():
+    paper = load("attention_kernels")
+    at = {figure.name: usual_preset(paper, figure) for figure in paper.figures}
+    assert at["rate_bounds"] == "quick"
+    assert at["figure_1_imdb"] == "imdb"
+    assert at["figure_3_pathfinder"] == "pathfinder_landscape"

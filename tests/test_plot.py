@@ -201,3 +201,48 @@ def test_palette_differs_also_in_lightness_or_hue_for_the_red_blind():
     seen = np.clip(rgb @ protanope.T, 0, 1) ** (1 / 2.2)
     gaps = np.linalg.norm(seen[:, None] - seen[None], axis=2)
     assert gaps[~np.eye(len(palette), dtype=bool)].min() > 0.1
+
+
+# ---------------------------------------------------------------- widths
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
+def test_panels_that_do_not_fit_a_column_go_below(columns: int, lines: int):
+    with plot.width(plot.WIDTHS["column"]):
+        figure, axes = plot.panels(1, columns, (2.3, 1.75))
+    assert axes.shape == (1, columns)
+    assert figure.get_size_inches()[0] <= 3.4 + 1e-9
+    assert len(figure.axes) == columns
+    figure.draw_without_rendering()
+    tops = {round(float(ax.get_position().y1), 2) for ax in axes.flat}
+    assert len(tops) == lines
+    # Reading order is kept.
+    places = [(-round(float(ax.get_position().y1), 2), float(ax.get_position().x0)) for ax in axes[0]]
+    assert places == sorted(places)
+
+
+def test_rows_stay_together_and_share_what_they_shared():
+    with plot.width(3.4):
+        _, axes = plot.panels(2, 4, (1.9, 1.5), sharex=True, sharey="row")
+    axes[0, 0].set_xlim(2, 3)
+    axes[1, 0].set_ylim(5, 6)
+    assert {ax.get_xlim() for ax in axes.flat} == {(2, 3)}
+    assert {ax.get_ylim() for ax in axes[1]} == {(5, 6)}
+    assert {ax.get_ylim() for ax in axes[0]} == {(0, 1)}
+
+
+def test_a_width_ends_with_its_block_and_widens_nothing():
+    with plot.width(12.0):
+        figure, _ = plot.panels(1, 2, (2.3, 1.75))
+        assert figure.get_size_inches().tolist() == [4.6, 1.75]
+    figure, _ = plot.panels(1, 4, (2.3, 1.75))
+    assert figure.get_size_inches().tolist() == [9.2, 1.75]
+
+
+def test_a_legend_has_as_many_columns_as_there_is_room_for():
+    with plot.width(3.4):
+        figure, axes = plot.panels(1, 1, (3.4, 2.0))
+        for i in range(4):
+            axes[0, 0].plot([0, 1], [0, i], label=f"a rather long name {i}")
+        plot.legend(figure)
+    assert figure.legends[0]._ncols == 2  # type: ignore[attr-defined]
