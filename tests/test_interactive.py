@@ -201,3 +201,4 @@ def test_a_surface_is_laid_out_with_its_first_direction_along_x():
         "loss", np.array([0.0, 1.0, 2.0]), np.array([5.0, 6.0]), np.arange(6.0).reshape(3, 2), "a", "b"
     )
     assert surface.as_json()["heights"] == [[0, 2, 4], [1, 3, 5]]
+    assert surface.rows()[1] == ("loss", 0.0, 6.0, 1.0)

@@ -80,6 +80,14 @@ class Surface:
     y_name: str
     colours: str = "viridis"
 
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Every point: name, x, y and height, with all digits."""
+        return [
+            (self.name, x, y, float(self.heights[i, j]))
+            for i, x in enumerate(self.x)
+            for j, y in enumerate(self.y)
+        ]
+
     def as_json(self) -> dict[str, Any]:
         """Four digits of every height."""
         heights = [[float(f"{h:.4g}") for h in row] for row in np.asarray(self.heights, float).T]

@@ -5,7 +5,7 @@ import io
 import json
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,10 +74,8 @@ def drawing(
 
 def _table(table: Table, data: Mapping[str, xr.Dataset], anchor: str, files: Files) -> Drawing:
     header, rows = table.rows(**data)
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
     name = f"data/{anchor}.csv"
-    files.put(name, text.getvalue())
+    files.put(name, _csv([header, *rows]))
     return Drawing(
         table, anchor, header=tuple(str(one) for one in header), rows=tuple(tuple(row) for row in rows),
         links=(("CSV", name, files.weight(name)),),
@@ -108,6 +106,10 @@ def _figure(figure: Figure, data: Mapping[str, xr.Dataset], anchor: str, files: 
         content = moving.as_json() if isinstance(moving, Movie) else [one.as_json() for one in moving]
         parts["moving"] = f"plots/{anchor}-moving.js"
         files.put(parts["moving"], _script(f"{anchor}-moving", content))
+        if not isinstance(moving, Movie):
+            names["CSV"] = f"data/{anchor}.csv"
+            rows = [row for surface in moving for row in surface.rows()]
+            files.put(names["CSV"], _csv([("surface", "x", "y", "height"), *rows]))
         if kind == "movie":
             notes.append(
                 f"At most {MOST_MOMENTS} moments, entries to 1/255 of the colour bar; the runs have all."
@@ -115,6 +117,12 @@ def _figure(figure: Figure, data: Mapping[str, xr.Dataset], anchor: str, files: 
     links = tuple((text, file, files.weight(file)) for text, file in names.items())
     width = round(PIXELS * canvas.get_size_inches()[0])
     return Drawing(figure, anchor, picture, width, kind=kind, links=links, note=" ".join(notes), **parts)
+
+
+def _csv(rows: Sequence[Sequence[Any]]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def _script(name: str, content: Any) -> str:

@@ -186,14 +186,15 @@
     const [surfaces] = await Promise.all([data(plate.dataset.moving), plotly()]);
     const down = Math.ceil(surfaces.length / 2);
     const layout = {
-      width: 880, height: 380 * down, margin: { l: 0, r: 0, t: 30, b: 0 }, annotations: [],
+      width: 880, height: 420 * down, margin: { l: 0, r: 0, t: 30, b: 0 }, annotations: [],
       font: { family: "STIX Two Text, STIXGeneral, Times New Roman, serif", size: 13, color: "#000" },
     };
     const traces = surfaces.map((surface, i) => {
       const [column, row] = [i % 2, Math.floor(i / 2)];
       layout[`scene${suffix(i)}`] = {
         domain: { x: [column / 2, (column + 1) / 2], y: [1 - (row + 1) / down, 1 - (row + 0.06) / down] },
-        xaxis: { title: { text: surface.x_name } }, yaxis: { title: { text: surface.y_name } }, zaxis: { title: { text: "loss" } },
+        xaxis: { title: { text: surface.x_name } }, yaxis: { title: { text: surface.y_name } }, zaxis: { title: { text: "" }, nticks: 5 },
+        camera: { eye: { x: 1.75, y: 1.75, z: 1.15 }, center: { x: 0, y: 0, z: -0.12 } },
       };
       layout.annotations.push({
         text: surface.name, showarrow: false, xref: "paper", yref: "paper", x: column / 2 + 0.25, y: 1 - row / down, xanchor: "center", yanchor: "bottom",

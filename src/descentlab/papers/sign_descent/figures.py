@@ -128,8 +128,10 @@ def draw_stages_three_four(run: xr.Dataset) -> Canvas:
     sign = np.sign(run["query_signal"].isel(step=-1))
     titles = (QUERY_SIGNAL, KEY_SIGNAL, QUERY_NOISE, KEY_NOISE)
     names = dict(zip(("query_signal", "key_signal", "query_noise", "key_noise"), titles, strict=True))
+    # Where stages II and III end, above; where stage IV ends and query noise has turned, below.
+    found, shown = stage_times(run), (("T2", "T3"), ("T4", "T_query"))
     for row, end in enumerate((60, outlook(run))):
-        part = until(run, end)
+        part, times = until(run, end), {TIMES[name]: float(found[name][0]) for name in shown[row]}
         for ax, (name, title) in zip(axes[row], names.items(), strict=True):
             each = rows(part[name] * sign)
             if "signal" in name:
@@ -137,6 +139,7 @@ def draw_stages_three_four(run: xr.Dataset) -> Canvas:
             else:
                 signed_threads(ax, part["step"].values, each, rows(until(run, 60)[name] * sign)[:, -1] < 0)
             ax.axhline(0, color=GREY, lw=0.4, zorder=0)
+            time_marks(ax, {words: t for words, t in times.items() if t <= end}, labels=row == 1)
             time_axis(ax, part)
             if row == 0:
                 ax.set_title(title)
@@ -405,7 +408,7 @@ FIGURES: tuple[Figure | Table, ...] = (
         "figure_stages_three_four",
         "Query and key signals of single neurons and noises of single pairs (s, i), one seed, each times "
         "the sign of its neuron's final query signal; noise that is negative after stage III is solid, "
-        "positive noise dotted. Slides, stages II to IV.",
+        "positive noise dotted; dashed, measured stage times: T_2 and T_3 above. Slides, stages II to IV.",
         draw_stages_three_four,
         moving=noises_along,
         runs={"run": BASE},
