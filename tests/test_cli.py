@@ -46,6 +46,14 @@ def descentlab(
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
 
 
+def refused(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    """The command line, here, refuses its usage."""
+    monkeypatch.setattr(sys, "argv", ["descentlab", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+
+
 def test_papers_lists_what_there_is():
     done = descentlab("papers", "--json")
     assert done.returncode == 0, done.stderr
@@ -86,12 +94,25 @@ def test_papers_lists_what_there_is():
         ),
     ],
 )
-def test_wrong_usage_is_refused_before_anything_runs(words: list[str], message: str, tmp_path: Path):
-    done = descentlab(*words, store=tmp_path / "store")
-    assert done.returncode == 2, done.stderr
-    assert message in " ".join(done.stderr.replace("│", " ").split())
-    assert done.stdout == ""
+def test_wrong_usage_is_refused_before_anything_runs(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    refused(monkeypatch, [*words, "--store", str(tmp_path / "store")])
+    out, err = capsys.readouterr()
+    assert message in " ".join(err.replace("│", " ").split())
+    assert out == ""
     assert not (tmp_path / "store").exists()
+
+
+def test_wrong_usage_ends_a_process_with_exit_code_2(tmp_path: Path):
+    done = descentlab("run", *TINY, "--set", "d=-3", store=tmp_path / "store")
+    assert done.returncode == 2
+    assert done.stderr == "descentlab: d takes a whole number >= 2 and <= 100000, got d=-3.\n"
+    assert done.stdout == ""
 
 
 def test_run_prints_one_json_document(tmp_path: Path):
@@ -327,10 +348,7 @@ def test_wrong_figures_are_refused_before_anything_runs(
     capsys: pytest.CaptureFixture[str],
 ):
     where = ["--out", str(tmp_path / "out"), "--store", str(tmp_path / "store")]
-    monkeypatch.setattr(sys, "argv", ["descentlab", "figures", "sign_descent", *words, *where])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
+    refused(monkeypatch, ["figures", "sign_descent", *words, *where])
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
