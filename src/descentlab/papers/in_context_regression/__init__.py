@@ -102,9 +102,13 @@ def beginning(key: Key[Array, ""], p: Preset) -> Params:
     s, balance = jnp.asarray(p.s, dtype), jnp.asarray(p.balance, dtype)
     if p.start == "anywhere":
         V_key, Q_key = jax.random.split(key)
-        return Params(s * jax.random.normal(V_key, (D, D), dtype), s * jax.random.normal(Q_key, (D, D), dtype))
+        return Params(
+            s * jax.random.normal(V_key, (D, D), dtype), s * jax.random.normal(Q_key, (D, D), dtype)
+        )
     columns = 1 if p.Theta == "rank_one" else p.d
-    Theta = jnp.eye(p.d, dtype=dtype) if p.Theta == "identity" else jax.random.normal(key, (p.d, columns), dtype)
+    Theta = (
+        jnp.eye(p.d, dtype=dtype) if p.Theta == "identity" else jax.random.normal(key, (p.d, columns), dtype)
+    )
     TT = Theta @ Theta.T
     sign = -1.0 if p.start == "minus" else 1.0
     U = sign * s * balance * TT / jnp.sqrt(jnp.sum(TT**2))
@@ -208,7 +212,10 @@ def dynamics(task: Task, p: Preset) -> Dynamics:
         return population_loss(w, task)
 
     if p.algorithm == "flow":
-        return flow(begin, jax.grad(exact), p.eta, event=lambda w: half_way(w, task.law))
+        # Decay to the limit is followed over many decades, down to what the solver leaves.
+        return flow(
+            begin, jax.grad(exact), p.eta, event=lambda w: half_way(w, task.law), rtol=1e-10, atol=1e-13
+        )
     if p.algorithm == "descent":
         return descent(begin, population(exact), optax.sgd(p.eta))
     fresh = online(lambda key: sample(key, task, p.batch), batch_loss)
@@ -325,7 +332,9 @@ def probes(p: Preset) -> dict[str, Probe]:
     if p.samples > 0:
         found["sampled_error"] = of(sampled, "test error by length, on drawn prompts", "drawn", once=True)
     if p.algorithm == "flow":
-        found["hit"] = Probe(lambda task, p, state: state.hit, "step at which u is half its limit; -1: not yet")
+        found["hit"] = Probe(
+            lambda task, p, state: state.hit, "step at which u is half its limit; -1: not yet"
+        )
     if p.detail:
         found["W_PV"] = of(lambda w, task: w.W_PV, "W_PV", "row", "column")
         found["W_KQ"] = of(lambda w, task: w.W_KQ, "W_KQ", "row", "column")

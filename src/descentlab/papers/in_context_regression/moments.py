@@ -132,9 +132,9 @@ def printed_error(law: Law, length: Float[Array, ""]) -> Float[Array, ""]:
 def slowest_rate(law: Law) -> Float[Array, ""]:
     """The least positive eigenvalue of the Hessian at the limit, for (u, U) and diagonal Lambda.
 
-    With D = u U - Gamma^-1 the excess is sum_ij gamma_i lambda_i lambda_j D_ij^2 / 2. Entries off the diagonal
-    have curvature u^2 gamma_i lambda_i lambda_j; those on it share u, so theirs are the eigenvalues of
-    A^(1/2) (u^2 I + g g' / u^2) A^(1/2) with A = diag(gamma_i lambda_i^2) and g_i = 1 / gamma_i.
+    With D = u U - Gamma^-1 the excess is sum_ij gamma_i lambda_i lambda_j D_ij^2 / 2. Entries off the
+    diagonal have curvature u^2 gamma_i lambda_i lambda_j; those on it share u, so theirs are the eigenvalues
+    of A^(1/2) (u^2 I + g g' / u^2) A^(1/2) with A = diag(gamma_i lambda_i^2) and g_i = 1 / gamma_i.
     """
     lam, gam = jnp.diag(law.Lambda), jnp.diag(gamma(law))
     g, root = 1 / gam, jnp.sqrt(gam) * lam
