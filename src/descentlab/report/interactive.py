@@ -181,7 +181,8 @@ class _Panel:
         self.named |= {name} if name else set()
 
     def threads(self, collection: LineCollection) -> None:
-        segments = [np.asarray(segment) for segment in collection.get_segments()]
+        # A line with no finite point has no segment to show.
+        segments = [np.asarray(segment) for segment in collection.get_segments() if np.size(segment) > 0]
         if not segments or not collection.get_transform().contains_branch(self.ax.transData):
             return
         label = str(collection.get_label()).lstrip("_")

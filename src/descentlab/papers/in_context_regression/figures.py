@@ -11,7 +11,7 @@ from descentlab.moving import Movie
 from descentlab.paper import Figure
 from descentlab.papers.in_context_regression import measures
 from descentlab.papers.in_context_regression.measures import LENGTHS, SHIFTS
-from descentlab.papers.in_context_regression.runs import EXACT, MATRICES, ONLINE, SCALES, STARTS
+from descentlab.papers.in_context_regression.runs import DRAWN, MATRICES, ONLINE, SCALES, STARTS
 from descentlab.papers.in_context_regression.runs import LENGTHS as GRID
 from descentlab.plot import (
     BLACK,
@@ -224,9 +224,9 @@ FIGURES = (
         "training",
         "Gradient flow, every seed (a random Theta each): the loss above the least of all weights, with the "
         "decay that the least curvature at the limit gives (dashed); the distances of both matrices from "
-        "Theorem 4.1's limit; u; and what the flow keeps at zero. Curves end where the solver's error is.",
+        "Theorem 4.1's limit; u; and what the flow keeps at zero. Zeros are on the axis; curves end where the "
+        "solver's error is.",
         draw_training,
-        runs={"run": EXACT},
         claims=(
             "flow_converges_to_the_limit", "loss_reaches_its_minimum", "parameters_stay_in_block_form",
             "balance_is_kept", "convergence_is_exponential", "rate_is_the_least_curvature",
@@ -249,6 +249,7 @@ FIGURES = (
         "The trained network on drawn test prompts of M points, mean and 95 % interval over seeds, against "
         "Theorem 4.2 and its two parts.",
         draw_test_length,
+        runs={"run": DRAWN},
         claims=("error_against_test_length", "error_falls_like_1_over_M"),
     ),
     Figure(
@@ -275,7 +276,7 @@ FIGURES = (
         "algorithms",
         "Gradient flow beside descent on fresh prompts, whose noise leaves the block form.",
         draw_algorithms,
-        runs={"flow": EXACT, "online": ONLINE},
+        runs={"flow": {}, "online": ONLINE},
         claims=("parameters_stay_in_block_form",),
     ),
 )  # fmt: skip

@@ -53,7 +53,7 @@ class Preset(Settings):
     eta: float = parameter("step size; step t of a flow is time eta t", default=0.01, above=0)
     batch: int = parameter("prompts a step (online)", default=256, low=1, high=1_000_000)
     steps: int = parameter("training steps", default=40_000, low=1, high=10**12)
-    samples: int = parameter("test prompts drawn of each length, 0: none", default=4096, low=0, high=10**7)
+    samples: int = parameter("test prompts drawn of each length, 0: none", default=0, low=0, high=10**7)
     detail: bool = parameter("record W_PV and W_KQ along the run", default=False)
     precision: int = parameter("bits of a floating-point number", default=64, choices=(32, 64))
 
@@ -97,7 +97,7 @@ def variances(p: Any) -> np.ndarray:
 
 PRESETS = {
     # For tests and a first look.
-    "tiny": Preset(d=3, N=10, M=10, alpha=0.5, steps=20_000, samples=1024),
+    "tiny": Preset(d=3, N=10, M=10, alpha=0.5, steps=20_000),
     # Some seconds a run.
     "quick": Preset(),
     # The dimension of the paper's experiments on transformers.
