@@ -24,6 +24,7 @@ from descentlab.estimate import Broken
 from descentlab.papers.attention_kernels import model as one_layer
 from descentlab.papers.attention_kernels import transformer as tr
 from descentlab.papers.attention_kernels.transformer import claims, figures, landscape, model, runs
+from descentlab.papers.attention_kernels.transformer.attention import SCORES
 from descentlab.preset import SettingError
 from descentlab.rollout import Checkpoint, rollout
 from descentlab.system import Loaded
@@ -222,34 +223,61 @@ def arrays_inside(jaxpr: Any) -> Iterator[tuple[int, str]]:
                 yield from arrays_inside(part)
 
 
-def slopes_of(n: int, kernel: str, chunk: int) -> tuple[Any, list[Any]]:
-    """The slopes of attention over n tokens in queries, keys and values, and what they take."""
+def slopes_of(n: int, kernel: str, chunk: int | None) -> tuple[Any, list[Any]]:
+    """The slopes of attention over n tokens in queries, keys and values, and what they take.
+
+    Without a chunk, of the plain form.
+    """
 
     def total(q: Any, k: Any, v: Any) -> Any:
-        return jnp.sum(model.attend(q, k, v, jnp.ones(n, bool), kernel, chunk))
+        there = jnp.ones(n, bool)
+        if chunk is None:
+            return jnp.sum(model.weights(q, k, there, kernel) @ v)
+        return jnp.sum(model.attend(q, k, v, there, kernel, chunk))
 
     return jax.grad(total, (0, 1, 2)), [jax.ShapeDtypeStruct((H, n, d), jnp.float32)] * 3
 
 
 @by_kernel
 def test_memory_of_chunks_is_linear_in_the_length(kernel: str):
-    def largest(n: int, chunk: int) -> int:
+    def largest(n: int, chunk: int | None) -> int:
         slopes, shapes = slopes_of(n, kernel, chunk)
         return max(arrays_inside(jax.make_jaxpr(slopes)(*shapes).jaxpr))[0]
 
-    assert largest(512, 16) == H * 16 * 512 * 4
+    assert largest(512, 16) == 16 * 512 * 4
     assert largest(2048, 16) == 4 * largest(512, 16)
-    assert largest(2048, 0) == 16 * largest(512, 0) == H * 2048**2 * 4
+    # Left to itself, a chunk is as large as the cache of a core.
+    assert largest(512, 0) == largest(2048, 0) == 4 * SCORES
+    assert largest(2048, None) == H * 2048**2 * 4
 
 
 def test_compiled_chunks_need_a_fraction_of_the_memory():
-    def needed(chunk: int) -> int:
+    def needed(chunk: int | None) -> int:
         slopes, shapes = slopes_of(512, "softmax", chunk)
         analysis: Any = jax.jit(slopes).lower(*shapes).compile().memory_analysis()
         return analysis.temp_size_in_bytes
 
-    assert needed(0) >= H * 512**2 * 4
-    assert needed(16) < needed(0) / 4
+    assert needed(None) >= H * 512**2 * 4
+    assert needed(16) < needed(None) / 4
+
+
+@by_kernel
+def test_written_slopes_and_their_own_are_those_of_differentiation(kernel: str):
+    def through(attend: Any) -> Any:
+        """Slopes for a batch of two, and how they change along a direction of everything."""
+
+        def total(x: Any) -> Any:
+            found = jax.vmap(attend)(*x, jnp.stack([ALL, SOME]))
+            return jnp.sum(found**2 * jnp.asarray(TARGET)[None])
+
+        return hastily(lambda x, along: jax.jvp(jax.grad(total), (x,), (along,)))
+
+    x = tuple(jnp.asarray(normals(seed, 2, H, N, d)) for seed in (10, 11, 12))
+    along = tuple(jnp.asarray(normals(seed, 2, H, N, d)) for seed in (13, 14, 15))
+    found = through(lambda q, k, v, there: model.attend(q, k, v, there, kernel, 3))(x, along)
+    expected = through(lambda q, k, v, there: model.weights(q, k, there, kernel) @ v)(x, along)
+    for own, plain in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(own, plain, rtol=1e-10, atol=1e-12)
 
 
 # ---------------------------------------------------------------- dropout
@@ -389,7 +417,7 @@ def test_dropout_thins_attention_its_outputs_and_the_network_by_keys_of_their_ow
     assert len(np.unique(found, axis=0)) == 6
     seen.clear()
     jax.eval_shape(lambda: w(x, there, "softmax", 0, None, 0.25))
-    assert [key for key, _, _ in seen] == [None] * 6
+    assert [key for key, _, _ in seen] == [None] * 4
 
 
 # ---------------------------------------------------------------- data

@@ -58,7 +58,7 @@ class Preset(Settings):
     with_dropout: bool = parameter("whether a step drops any: then it draws masks", default=False)
     softmax_steps: int = parameter("steps with softmax attention before `kernel`", default=0, low=0)
     plane: int = parameter("points of the loss landscape each way, odd; 0: none", default=0, low=0, high=201)
-    chunk: int = parameter("queries at a time; 0: all at once", default=0, low=0, high=100_000)
+    chunk: int = parameter("queries at a time; 0: as many as fit the cache", default=0, low=0, high=100_000)
     evaluations: int = parameter("records along training", default=10, low=1, high=10_000)
     steps: int = parameter("training steps", default=200, low=1, high=100_000_000)
     horizon: int = parameter(
