@@ -13,8 +13,10 @@ import re
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:  # the command line starts without NumPy and JAX
+    import numpy as np
 
 WRONG_JAX = ("0.9.", "0.10.")
 
@@ -36,8 +38,10 @@ def refuse_wrong_jax(installed: str | None = None) -> None:
         )
 
 
-def float_dtype(precision: int) -> np.dtype:
+def float_dtype(precision: int) -> "np.dtype":
     """The floating-point type of a preset's `precision`, 32 or 64."""
+    import numpy as np
+
     return np.dtype({32: np.float32, 64: np.float64}[precision])
 
 
@@ -108,6 +112,7 @@ def miscompilations(
     """
     import jax
     import jax.numpy as jnp
+    import numpy as np
 
     def wrong() -> Iterator[str]:
         rng = np.random.default_rng(0)
@@ -128,7 +133,9 @@ def miscompilations(
     return list(wrong())
 
 
-def _reductions(jnp, P: np.ndarray) -> dict[str, tuple[Callable, np.ndarray]]:
+def _reductions(jnp, P: "np.ndarray") -> "dict[str, tuple[Callable, np.ndarray]]":
+    import numpy as np
+
     return {
         "sum of squares": (lambda p: jnp.sum(p**2), (P**2).sum(1)),
         "sum of positive parts": (lambda p: jnp.sum(jnp.maximum(p, 0)), np.maximum(P, 0).sum(1)),

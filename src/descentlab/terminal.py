@@ -177,26 +177,6 @@ def print_sweep(result: "Sweep") -> None:
     print(result.path.resolve())
 
 
-def print_paper(paper: "Paper") -> None:
-    """What a paper offers: presets, settings with their meaning, claims, figures."""
-    lists = {
-        "presets": [", ".join(paper.presets)],
-        "settings": paper.preset("quick").explained(),
-    }
-    for branch in paper.branches:
-        names = [name for name in branch.PRESETS if not name.endswith("_tiny")]
-        lists[f"settings of {', '.join(names)}"] = ["", *branch.PRESETS[names[0]].explained()]
-    lists |= {
-        "studies": [f"{study.name}: {study.doc}" for study in paper.studies.values()],
-        "claims": [claim.name for claim in paper.claims],
-        "figures": [figure.name for figure in paper.figures],
-    }
-    print(f"{paper.name}: {paper.about.title}\n  {paper.about.citation}")
-    for title, lines in lists.items():
-        if lines:
-            print(f"  {title:9s}" + "\n           ".join(lines))
-
-
 def print_verdicts(verdicts: "list[Verdict]") -> None:
     """A table of verdicts, with the reason under those that have one."""
     colours = {"SUPPORTED": "cyan", "REFUTED": "yellow", "OUT_OF_REGIME": "magenta", "BROKEN": "red"}

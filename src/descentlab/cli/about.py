@@ -8,21 +8,15 @@ from descentlab.cli.output import print_json
 
 def papers(json_: Json = False) -> None:
     """Papers with their presets, settings, claims and figures."""
-    from descentlab import paper
-    from descentlab.terminal import print_paper
+    from descentlab.catalogue import catalogue, text
 
-    found = [paper.load(name) for name in paper.names()]
+    found = catalogue()
     if json_:
-        print_json([
-            {
-                "paper": p.name, "title": p.about.title, "presets": list(p.presets),
-                "claims": [c.name for c in p.claims], "figures": [f.name for f in p.figures],
-            }
-            for p in found
-        ])  # fmt: skip
+        shown = ("paper", "title", "presets", "claims", "figures")
+        print_json([{name: entry[name] for name in shown} for entry in found])
         return
-    for one in found:
-        print_paper(one)
+    for entry in found:
+        print(text(entry))
 
 
 def doctor(store: StoreDir = None) -> None:

@@ -1,4 +1,4 @@
-r"""Attention with memory linear in the length: scores are made for a chunk of queries and forgotten, both ways.
+r"""Attention with memory linear in the length: scores of a chunk of queries are made, used and forgotten.
 
 For a head, with q divided by sqrt(d) beforehand, both kernels are
 
@@ -11,7 +11,7 @@ slopes g_i in o_i, and c_i = <g_i, o_i> for softmax, 0 for the Gaussian kernel,
     dS_ij = S_ij (<g_i, v_j> - c_i),
     dv_j = sum_i S_ij g_i,   dq_i = sum_j dS_ij k_j,   dk_j = sum_i dS_ij q_i,
 
-from which the Gaussian kernel takes <g_i, o_i> q_i and <dv_j, v_j> k_j / sqrt(d): the sums of dS over j and i.
+from which the Gaussian kernel takes <g_i, o_i> q_i and <dv_j, v_j> k_j / sqrt(d): sums of dS over j and i.
 """
 
 from functools import partial

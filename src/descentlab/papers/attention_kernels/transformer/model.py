@@ -37,7 +37,7 @@ def attend(
     chunk: int = 0,
     drop: Callable[[Array, Array], Array] | None = None,
 ) -> Float[Array, "H n d"]:
-    """S v, `chunk` queries at a time (0: as many as fit the cache), `drop(number, S)` thinning a chunk's S."""
+    """S v, `chunk` queries at a time (0: as many as fit the cache); `drop(number, S)` thins a chunk's S."""
     H, n, d = q.shape
     chunk = min(chunk or max(1, SCORES // n), n)
     if drop is None:
