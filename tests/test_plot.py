@@ -10,7 +10,7 @@ import xarray as xr
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
-from descentlab import plot
+from descentlab import canvas, plot
 
 
 def series(values) -> xr.DataArray:
@@ -20,34 +20,34 @@ def series(values) -> xr.DataArray:
 
 
 def panel():
-    figure, axes = plot.panels(1, 1)
+    figure, axes = canvas.panels(1, 1)
     return figure, axes[0, 0]
 
 
 def test_style_ends_with_its_block():
     before = dict(matplotlib.rcParams)
-    with plot.style():
+    with canvas.style():
         assert matplotlib.rcParams["font.family"] == ["STIXGeneral"]
     assert dict(matplotlib.rcParams) == before
 
 
 def test_style_holds_inside_a_decorated_drawing_each_time():
-    @plot.style()
+    @canvas.style()
     def draw():
-        _, axes = plot.panels(1, 1)
+        _, axes = canvas.panels(1, 1)
         return axes[0, 0].set_title("title").get_fontname()
 
     assert [draw(), draw()] == ["STIXGeneral", "STIXGeneral"]
 
 
 def test_panels_are_a_grid_of_the_size_asked_for():
-    figure, axes = plot.panels(2, 3, (1.5, 2.0))
+    figure, axes = canvas.panels(2, 3, (1.5, 2.0))
     assert axes.shape == (2, 3)
     assert figure.get_size_inches().tolist() == [4.5, 4.0]
 
 
 def test_figures_are_unknown_to_pyplot():
-    plot.panels(1, 1)
+    canvas.panels(1, 1)
     pyplot = sys.modules.get("matplotlib.pyplot")
     assert pyplot is None or pyplot.get_fignums() == []
 
@@ -139,7 +139,7 @@ def test_time_marks_skip_times_that_have_not_come():
 
 
 def test_legend_names_each_label_once():
-    figure, axes = plot.panels(1, 2)
+    figure, axes = canvas.panels(1, 2)
     for ax in axes[0]:
         ax.plot([0, 1], [0, 1], label="SignGD")
     axes[0, 1].plot([0, 1], [1, 0], label="Adam")
@@ -150,7 +150,7 @@ def test_legend_names_each_label_once():
 
 
 def test_legend_stays_clear_of_the_panels():
-    figure, axes = plot.panels(1, 2)
+    figure, axes = canvas.panels(1, 2)
     axes[0, 0].plot([0, 1], [0, 1], label="SignGD")
     plot.side_legend(axes[0, 0])
     plot.legend(figure)
@@ -175,8 +175,8 @@ def test_save_gives_the_same_bytes_each_time(kind, begins, tmp_path):
         ax.plot([0, 2], [0, 1], clip_on=True)
         ax.set_title(r"$\langle w_{Q,s}, \mu\rangle$")
         buffer = io.BytesIO()
-        plot.save(figure, buffer, kind)
-        plot.save(figure, tmp_path / f"figure.{kind}")
+        canvas.save(figure, buffer, kind)
+        canvas.save(figure, tmp_path / f"figure.{kind}")
         assert (tmp_path / f"figure.{kind}").read_bytes() == buffer.getvalue()
         return buffer.getvalue()
 
@@ -189,7 +189,7 @@ def test_many_threads_keep_a_vector_figure_small():
     figure, ax = panel()
     plot.threads(ax, np.arange(100), np.random.default_rng(0).normal(size=(2000, 100)).cumsum(1), plot.BLUE)
     buffer = io.BytesIO()
-    plot.save(figure, buffer, "svg")
+    canvas.save(figure, buffer, "svg")
     assert len(buffer.getvalue()) < 150_000
 
 
@@ -208,8 +208,8 @@ def test_palette_differs_also_in_lightness_or_hue_for_the_red_blind():
 
 @pytest.mark.parametrize(("columns", "lines"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
 def test_panels_that_do_not_fit_a_column_go_below(columns: int, lines: int):
-    with plot.width(plot.WIDTHS["column"]):
-        figure, axes = plot.panels(1, columns, (2.3, 1.75))
+    with canvas.width(canvas.WIDTHS["column"]):
+        figure, axes = canvas.panels(1, columns, (2.3, 1.75))
     assert axes.shape == (1, columns)
     assert figure.get_size_inches()[0] <= 3.4 + 1e-9
     assert len(figure.axes) == columns
@@ -222,8 +222,8 @@ def test_panels_that_do_not_fit_a_column_go_below(columns: int, lines: int):
 
 
 def test_rows_stay_together_and_share_what_they_shared():
-    with plot.width(3.4):
-        _, axes = plot.panels(2, 4, (1.9, 1.5), sharex=True, sharey="row")
+    with canvas.width(3.4):
+        _, axes = canvas.panels(2, 4, (1.9, 1.5), sharex=True, sharey="row")
     axes[0, 0].set_xlim(2, 3)
     axes[1, 0].set_ylim(5, 6)
     assert {ax.get_xlim() for ax in axes.flat} == {(2, 3)}
@@ -232,16 +232,16 @@ def test_rows_stay_together_and_share_what_they_shared():
 
 
 def test_a_width_ends_with_its_block_and_widens_nothing():
-    with plot.width(12.0):
-        figure, _ = plot.panels(1, 2, (2.3, 1.75))
+    with canvas.width(12.0):
+        figure, _ = canvas.panels(1, 2, (2.3, 1.75))
         assert figure.get_size_inches().tolist() == [4.6, 1.75]
-    figure, _ = plot.panels(1, 4, (2.3, 1.75))
+    figure, _ = canvas.panels(1, 4, (2.3, 1.75))
     assert figure.get_size_inches().tolist() == [9.2, 1.75]
 
 
 def test_a_legend_has_as_many_columns_as_there_is_room_for():
-    with plot.width(3.4):
-        figure, axes = plot.panels(1, 1, (3.4, 2.0))
+    with canvas.width(3.4):
+        figure, axes = canvas.panels(1, 1, (3.4, 2.0))
         for i in range(4):
             axes[0, 0].plot([0, 1], [0, i], label=f"a rather long name {i}")
         plot.legend(figure)

@@ -6,7 +6,8 @@ import jax
 
 from descentlab import numerics
 from descentlab.data import DATASETS, look
-from descentlab.store import Store, provenance
+from descentlab.provenance import provenance
+from descentlab.store import Store
 
 
 def examine(store: Path | None) -> tuple[list[str], list[str]]:

@@ -5,10 +5,10 @@ from io import BytesIO
 from pathlib import Path
 
 from descentlab import experiment
+from descentlab.canvas import save, width
 from descentlab.disk import replace, writing
 from descentlab.fleet import Fleet
 from descentlab.paper import Figure, Paper, Table
-from descentlab.plot import save, width
 from descentlab.preset import Settings
 from descentlab.store import Store
 from descentlab.watcher import Watcher

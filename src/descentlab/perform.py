@@ -19,8 +19,9 @@ from descentlab.beacon import Beacon
 from descentlab.errors import StoreError
 from descentlab.paper import Paper, load
 from descentlab.preset import Settings
+from descentlab.provenance import provenance
 from descentlab.rollout import Checkpoint, rollouts
-from descentlab.store import Busy, Store, provenance
+from descentlab.store import Busy, Store
 from descentlab.watcher import Watcher
 from descentlab.work import Result, Task, code_of, identify, label
 

@@ -21,6 +21,7 @@ READERS = (
     "claims.py",
     "measures.py",
     "figures.py",
+    "stage_figures.py",
     "tables.py",
     "runs.py",
     "stages.py",

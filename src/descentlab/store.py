@@ -17,14 +17,10 @@ import hashlib
 import io
 import json
 import os
-import platform
 import re
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +28,14 @@ import numpy as np
 import xarray as xr
 from filelock import FileLock, Timeout
 
-import descentlab
 from descentlab.disk import replace, writing
 from descentlab.errors import StoreError as StoreError
 from descentlab.netcdf import decode, encode
+from descentlab.provenance import provenance
 
 FORMAT = 3  # of an entry; part of every run's id
 RUN_NAME = re.compile(r"\w+-[0-9a-f]{16}")
 SWEEPS, WORK, LOCK = "sweeps", ".work", ".lock"
-LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "scipy", "xarray")
 
 
 def default_path() -> Path:
@@ -57,21 +52,6 @@ def run_id(paper: str, code: str, settings: Mapping[str, Any]) -> str:
     """
     what = json.dumps([FORMAT, paper, code, settings], sort_keys=True)
     return f"{paper}-{hashlib.sha256(what.encode()).hexdigest()[:16]}"
-
-
-def provenance() -> dict[str, Any]:
-    """Versions, machine and time, as they go into a manifest."""
-    return {
-        "versions": _versions(),
-        "machine": {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
-    }  # fmt: skip
-
-
-@cache
-def _versions() -> dict[str, str]:
-    own = {"descentlab": descentlab.__version__, "python": platform.python_version()}
-    return own | {name: version(name) for name in LIBRARIES}
 
 
 class Busy(Exception):  # noqa: N818, nothing is wrong

@@ -58,9 +58,9 @@ def figures(
     out: Annotated[Path, typer.Option(help="Folder of the figures.")] = Path("figures"),
 ) -> None:
     """Draws a paper's figures for print: runs what the store lacks, then reads the store alone."""
+    from descentlab.canvas import DPI, WIDTHS
     from descentlab.cli.request import figures_of, one_of, processes
     from descentlab.gallery import draw
-    from descentlab.plot import DPI, WIDTHS
     from descentlab.store import Store
     from descentlab.terminal import Overview
 

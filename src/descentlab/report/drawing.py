@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
+from descentlab.canvas import save
 from descentlab.experiment import Run, datasets
 from descentlab.moving import MOST_MOMENTS, Movie
 from descentlab.paper import Figure, Paper, Table
-from descentlab.plot import save
 from descentlab.preset import Settings
 from descentlab.report.files import Files
 from descentlab.report.interactive import plot

@@ -6,53 +6,22 @@ cannot disagree; the numbers of every mark are also one table.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PolyCollection, QuadMesh
-from matplotlib.colors import Normalize
-from matplotlib.contour import ContourSet
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
-from matplotlib.lines import Line2D
-from matplotlib.text import Annotation, Text
 
 from descentlab.report import looks
-from descentlab.report.looks import css, numbers, place, plain
-from descentlab.report.tex import html
+from descentlab.report.panel import Panel
+from descentlab.report.plotted import Plot as Plot
 
 # A drawing of more numbers than this is thinned: every second, third, ... point of its lines.
 MOST_NUMBERS = 120_000
 ABOVE, BESIDE, LEGEND = 26, 4, 40  # pixels around the drawing: for buttons, for room, for the legend
 FONT = {"family": "STIX Two Text, STIXGeneral, Times New Roman, serif", "size": 15, "color": "#000"}
-GAP = np.full((1, 2), np.nan)
-
-
-@dataclass
-class Plot:
-    """A figure for Plotly, the table of its numbers, and how much of its lines is shown (one in so many)."""
-
-    data: list[dict[str, Any]] = field(default_factory=list)
-    layout: dict[str, Any] = field(default_factory=dict)
-    table: list[tuple[Any, ...]] = field(default_factory=list)
-    thinned: int = 1
-
-    def as_json(self) -> dict[str, Any]:
-        """What Plotly takes."""
-        return {"data": self.data, "layout": self.layout}
-
-    def table_as_csv(self) -> str:
-        """All numbers, not thinned."""
-        text = io.StringIO(newline="")
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(("panel", "series", "x", "y", "value"))
-        rows.writerows(self.table)
-        return text.getvalue()
 
 
 def plot(canvas: Figure) -> Plot | None:
@@ -71,7 +40,7 @@ def plot(canvas: Figure) -> Plot | None:
     }  # fmt: skip
     named: set[str] = set()
     for number, ax in enumerate(panels, 1):
-        _Panel(ax, number, found, named).draw()
+        Panel(ax, number, found, named).draw()
     for text in canvas.texts:
         found.layout["annotations"].append(looks.words(text, *text.get_position(), "paper", "paper"))
     if named and (canvas.legends or any(ax.get_legend() for ax in canvas.axes)):
@@ -96,222 +65,3 @@ def _colorbars(ax: Axes) -> Iterator[Any]:
     for mappable in (*ax.images, *ax.collections):
         if (bar := getattr(mappable, "colorbar", None)) is not None:
             yield bar
-
-
-@dataclass
-class _Panel:
-    """One panel on its way into a plot."""
-
-    ax: Axes
-    number: int
-    into: Plot
-    named: set[str]
-
-    def __post_init__(self) -> None:
-        suffix = "" if self.number == 1 else str(self.number)
-        self.x, self.y = f"x{suffix}", f"y{suffix}"
-        self.title = html(self.ax.get_title())
-        box = self.ax.get_position()
-        for name, axis, ends in (
-            ("x", self.ax.xaxis, (box.x0, box.x1)),
-            ("y", self.ax.yaxis, (box.y0, box.y1)),
-        ):
-            anchor = self.y if name == "x" else self.x
-            self.into.layout[f"{name}axis{suffix}"] = looks.axis(axis, self.ax, ends, anchor)
-        if self.title:
-            self.into.layout["annotations"].append({
-                "text": self.title, "x": (box.x0 + box.x1) / 2, "y": box.y1, "xref": "paper", "yref": "paper",
-                "xanchor": "center", "yanchor": "bottom", "yshift": 3, "showarrow": False,
-                "font": {"size": looks.size(self.ax.title)},
-            })  # fmt: skip
-
-    def draw(self) -> None:
-        """Adds the marks of the panel, from behind to the front."""
-        kinds = {
-            QuadMesh: self.mesh, ContourSet: self.contours, LineCollection: self.threads,
-            PolyCollection: self.fill,
-        }  # fmt: skip
-        for image in self.ax.images:
-            self.image(image)
-        for patch in self.ax.patches:
-            self.patch(patch)
-        for collection in self.ax.collections:
-            for kind, add in kinds.items():
-                if isinstance(collection, kind):
-                    add(collection)
-                    break
-        for line in self.ax.get_lines():
-            self.line(line)
-        for text in self.ax.texts:
-            self.text(text)
-
-    # ------------------------------------------------------------ lines
-
-    def line(self, line: Line2D) -> None:
-        x, y = (
-            np.atleast_1d(np.ma.filled(np.ma.asarray(v, float), np.nan)) for v in line.get_data(orig=False)
-        )
-        inside = line.get_transform().contains_branch_seperately(self.ax.transData)
-        # Dots with error bars have their name from what holds both.
-        bars = {id(one[0]): one.get_label() for one in self.ax.containers if len(one)}
-        label = str(bars.get(id(line), line.get_label()))
-        if all(inside):
-            self.series(x, y, "" if label.startswith("_") else label, looks.stroke(line), looks.marker(line))
-        else:
-            ends = self.corners(x[[0, -1]], y[[0, -1]], inside)
-            self.into.layout["shapes"].append(
-                ends | {"type": "line", "layer": "below", "line": looks.stroke(line)}
-            )
-
-    def series(self, x: Any, y: Any, name: str, stroke: Any, marker: Any = None, **further: Any) -> None:
-        """A line, dots or both, in the table too."""
-        self.note(html(name) or f"line {len(self.into.data)}", x, y)
-        kept = _every(self.into.thinned, len(x))
-        modes = (("lines", stroke["width"] > 0), ("markers", marker is not None))
-        tail = "%{fullData.name}" if name else ""
-        self.add(
-            "scatter",
-            x=numbers(place(self.ax.xaxis, x[kept])) or [None],
-            y=numbers(place(self.ax.yaxis, y[kept])) or [None],
-            mode="+".join(mode for mode, on in modes if on) or "none", line=stroke, connectgaps=False,
-            name=html(name), legendgroup=name, showlegend=bool(name) and name not in self.named,
-            hovertemplate=f"%{{x:.5~g}}, %{{y:.4~g}}<extra>{tail}</extra>",
-            **({"marker": marker} if marker is not None else {}), **further,
-        )  # fmt: skip
-        self.named |= {name} if name else set()
-
-    def threads(self, collection: LineCollection) -> None:
-        # A line with no finite point has no segment to show.
-        segments = [np.asarray(segment) for segment in collection.get_segments() if np.size(segment) > 0]
-        if not segments or not collection.get_transform().contains_branch(self.ax.transData):
-            return
-        label = str(collection.get_label()).lstrip("_")
-        for i, segment in enumerate(segments):
-            self.note(f"{label} {i}".strip(), *segment.T)
-        kept = [
-            part for segment in segments for part in (segment[_every(self.into.thinned, len(segment))], GAP)
-        ]
-        self.outline(
-            np.concatenate(kept),
-            line=looks.stroke_of(collection),
-            hovertemplate="%{x:.5~g}, %{y:.4~g}<extra></extra>",
-        )
-
-    def fill(self, collection: PolyCollection) -> None:
-        polygons = [p for path in collection.get_paths() for p in path.to_polygons(closed_only=False)]
-        if polygons:
-            joined = np.concatenate([part for polygon in polygons for part in (polygon, GAP)])
-            colour = css(collection.get_facecolor()[0])
-            self.outline(joined, line={"width": 0}, fill="toself", fillcolor=colour, hoverinfo="skip")
-
-    def outline(self, points: np.ndarray, **look: Any) -> None:
-        x, y = place(self.ax.xaxis, points[:, 0]), place(self.ax.yaxis, points[:, 1])
-        self.add(
-            "scatter", x=numbers(x), y=numbers(y), mode="lines", showlegend=False, connectgaps=False, **look
-        )
-
-    def contours(self, contours: ContourSet) -> None:
-        for path, level in zip(contours.get_paths(), contours.levels, strict=False):
-            for polygon in path.to_polygons(closed_only=False):
-                x, y = np.asarray(polygon).T
-                self.series(x, y, "", looks.stroke_of(contours), text=f"level {level:.4g}")
-
-    # ------------------------------------------------------------ areas
-
-    def image(self, image: AxesImage) -> None:
-        z = np.ma.asarray(image.get_array())
-        if z.ndim == 2:
-            left, right, bottom, top = image.get_extent()
-            first, last = (top, bottom) if image.origin == "upper" else (bottom, top)
-            x, y = (
-                a + (np.arange(n) + 0.5) * (b - a) / n
-                for a, b, n in ((left, right, z.shape[1]), (first, last, z.shape[0]))
-            )
-            self.heat(image, x, y, z)
-
-    def mesh(self, mesh: QuadMesh) -> None:
-        corners = np.asarray(mesh.get_coordinates())
-        z = np.ma.asarray(mesh.get_array()).reshape(corners.shape[0] - 1, corners.shape[1] - 1)
-        self.heat(mesh, corners[0, :, 0], corners[:, 0, 1], z)
-
-    def heat(self, mappable: Any, x: np.ndarray, y: np.ndarray, z: np.ma.MaskedArray) -> None:
-        """A matrix in colours; under another scale than a linear one, its entries' places on it."""
-        values = np.ma.filled(z.astype(float), np.nan)
-        shown, (low, high), entry = values, mappable.get_clim(), "%{z:.4g}"
-        further: dict[str, Any] = {}
-        if type(mappable.norm) is not Normalize:
-            shown, (low, high), entry = (
-                np.ma.filled(mappable.norm(z), np.nan),
-                (0.0, 1.0),
-                "%{customdata:.4g}",
-            )
-            further["customdata"] = [numbers(row) for row in values]
-        if (bar := getattr(mappable, "colorbar", None)) is not None:
-            further["colorbar"] = looks.colorbar(bar, mappable)
-        for at, row in zip(y, values, strict=False):
-            self.note("cells", x, np.full(len(x), at), row)
-        self.add(
-            "heatmap", x=numbers(place(self.ax.xaxis, x)), y=numbers(place(self.ax.yaxis, y)),
-            z=[numbers(row) for row in shown], zmin=plain(low), zmax=plain(high), showscale=bar is not None,
-            colorscale=looks.colours(mappable.cmap),
-            hovertemplate=f"%{{x}}, %{{y}}: {entry}<extra></extra>", **further,
-        )  # fmt: skip
-
-    def patch(self, patch: Any) -> None:
-        points = patch.get_bbox().get_points() if hasattr(patch, "get_bbox") else patch.get_path().vertices
-        low, high = points.min(axis=0), points.max(axis=0)
-        inside = patch.get_transform().contains_branch_seperately(self.ax.transData)
-        filled = patch.get_fill()
-        self.into.layout["shapes"].append({
-            **self.corners(np.array([low[0], high[0]]), np.array([low[1], high[1]]), inside), "type": "rect",
-            "layer": "below" if filled else "above", "line": looks.edge(patch),
-            "fillcolor": css(patch.get_facecolor()) if filled else "rgba(0,0,0,0)",
-        })  # fmt: skip
-
-    # ------------------------------------------------------------ words and places
-
-    def text(self, text: Text) -> None:
-        shift = (0.0, 0.0)
-        if isinstance(text, Annotation):
-            (x, y), by = text.xy, text.xycoords
-            inside = tuple(one == "data" for one in (by if isinstance(by, tuple) else (by, by)))
-            if text.anncoords == "offset points":
-                shift = tuple(looks.POINT * float(v) for v in text.xyann)
-        else:
-            x, y = text.get_position()
-            inside = text.get_transform().contains_branch_seperately(self.ax.transData)
-        where = self.corners(np.array([x, x], float), np.array([y, y], float), inside)
-        # Words, unlike shapes, have their places on a log axis in decades.
-        at = [
-            float(np.log10(where[f"{name}0"])) if own and axis.get_scale() == "log" else where[f"{name}0"]
-            for name, own, axis in (("x", inside[0], self.ax.xaxis), ("y", inside[1], self.ax.yaxis))
-        ]
-        words = looks.words(text, at[0], at[1], where["xref"], where["yref"])
-        self.into.layout["annotations"].append(words | {"xshift": shift[0], "yshift": shift[1]})
-
-    def corners(self, x: np.ndarray, y: np.ndarray, inside: Any) -> dict[str, Any]:
-        """Two points, by coordinates or as shares of the panel."""
-        found: dict[str, Any] = {}
-        for name, axis, values, own in (
-            ("x", self.ax.xaxis, x, inside[0]),
-            ("y", self.ax.yaxis, y, inside[1]),
-        ):
-            shown = place(axis, values) if own else values
-            found |= {f"{name}0": plain(shown[0]), f"{name}1": plain(shown[-1])}
-            found[f"{name}ref"] = getattr(self, name) + ("" if own else " domain")
-        return found
-
-    def add(self, kind: str, **trace: Any) -> None:
-        """A trace of this panel."""
-        self.into.data.append({"type": kind, "xaxis": self.x, "yaxis": self.y} | trace)
-
-    def note(self, series: str, x: Any, y: Any, value: Any = None) -> None:
-        """Rows of the table, with all digits."""
-        panel, values = self.title or f"panel {self.number}", [""] * len(x) if value is None else value
-        self.into.table += [(panel, series, *row) for row in zip(x, y, values, strict=False)]
-
-
-def _every(step: int, count: int) -> np.ndarray:
-    """Every so many of some points, the first and the last among them."""
-    step = step if count > 2 * step else 1
-    return np.unique(np.r_[np.arange(0, count, step), count - 1]) if count else np.arange(0)
