@@ -17,6 +17,8 @@ import pytest
 from descentlab import experiment, live, paper
 from descentlab.beacon import Beacon
 from descentlab.errors import SettingError
+from descentlab.live.known import Curves
+from descentlab.live.known import run as run_so_far
 from descentlab.store import Store
 from descentlab.watcher import Watcher
 
@@ -32,7 +34,7 @@ class Asks(Watcher):
         self.found: list[dict] = []
 
     def progress(self, step: int, loss: float) -> None:
-        if (found := live.run(self.store, self.run)) is not None:
+        if (found := run_so_far(self.store, self.run)) is not None:
             self.found.append(found)
 
 
@@ -66,14 +68,43 @@ def test_curves_of_a_run_that_goes_on_are_those_of_the_whole_run(asked: tuple[As
 def test_a_finished_run_has_curves_and_an_unknown_one_has_none(
     asked: tuple[Asks, experiment.Run], store: Store
 ):
-    found = live.run(store, asked[1].id)
+    found = run_so_far(store, asked[1].id)
     assert found is not None
     assert found["steps"][-1] == 20
     low, high = (found["curves"]["test_loss"][end][-1] for end in ("low", "high"))
     values = asked[1].data["test_loss"].isel(step=-1).values
     np.testing.assert_allclose([low, high], [values.min(), values.max()], rtol=1e-4)
-    assert live.run(store, "nosuch") is None
-    assert live.run(store, "..") is None
+    assert run_so_far(store, "nosuch") is None
+    assert run_so_far(store, "..") is None
+
+
+def test_a_run_is_read_again_only_when_it_has_changed(
+    asked: tuple[Asks, experiment.Run], store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    reads: list[str] = []
+    read = Store.read
+    monkeypatch.setattr(Store, "read", lambda own, name: reads.append(name) or read(own, name))
+    curves = Curves(store)
+    first = curves.of(asked[1].id)
+    assert curves.of(asked[1].id) == first
+    assert len(reads) == 1
+    (store.folder(asked[1].id) / "run.json").touch()
+    assert curves.of(asked[1].id) == first
+    assert len(reads) == 2
+    assert curves.of("nosuch") is None
+
+
+def test_looking_at_a_run_leaves_its_damaged_checkpoint_alone(store: Store):
+    name = "paper-0123456789abcdef"
+    damaged = store.folder(name) / "checkpoint-0-3.npz"
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"half a checkpoint")
+    beacon = Beacon(store, [name], Watcher())
+    beacon.begin("half", 100, 3)
+    beacon.recorded([0, 1], "loss")
+    assert Curves(store).of(name) == b"null"
+    assert damaged.exists()
+    beacon.end()
 
 
 @pytest.fixture

@@ -190,8 +190,13 @@ class Store:
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
         replace(self._checkpoint(run, seeds), buffer.getvalue())
 
-    def kept(self, run: str, first: int, most: int) -> tuple[range, dict[str, np.ndarray]] | None:
-        """The checkpoint of most seeds from `first` on, if there is one; not of seeds beyond `most`."""
+    def kept(
+        self, run: str, first: int, most: int, *, mend: bool = True
+    ) -> tuple[range, dict[str, np.ndarray]] | None:
+        """The checkpoint of most seeds from `first` on, if there is one; not of seeds beyond `most`.
+
+        A damaged one is taken away (`mend`), or left for the process that computes the run.
+        """
         found = [seeds for seeds in self._kept(run) if seeds.start == first and seeds.stop <= most]
         for seeds in sorted(found, key=len, reverse=True):
             path = self._checkpoint(run, seeds)
@@ -199,8 +204,9 @@ class Store:
                 with np.load(io.BytesIO(path.read_bytes())) as arrays:
                     return seeds, dict(arrays)
             except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-                print(f"{path} is damaged ({error}); these seeds start over.", file=sys.stderr)
-                path.unlink()
+                if mend:
+                    print(f"{path} is damaged ({error}); these seeds start over.", file=sys.stderr)
+                    path.unlink()
         return None
 
     def drop(self, run: str, below: int) -> None:

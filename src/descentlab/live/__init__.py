@@ -1,7 +1,6 @@
-"""A local page that follows running experiments: progress from the store's beacons, curves from checkpoints.
+"""A local page that follows running experiments, whatever process or machine computes them.
 
-It reads the store and changes nothing; whatever process or machine computes, the page sees it. It answers to
-this machine alone.
+It answers to this machine alone, and reads the store; no run is touched.
 """
 
 from __future__ import annotations
@@ -9,23 +8,17 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from typing import Any
 
-import numpy as np
-
-from descentlab.beacon import burning
 from descentlab.errors import SettingError
-from descentlab.moving import colour_scale
-from descentlab.rollout import Checkpoint
-from descentlab.store import Store, StoreError
+from descentlab.live.known import Curves, state
+from descentlab.store import Store
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
-RECENT = 12
 FILES = {
     "/": ("descentlab.live", "live.html", "text/html"),
     "/live.js": ("descentlab.live", "live.js", "text/javascript"),
@@ -54,7 +47,7 @@ def server(store: Store, port: int) -> ThreadingHTTPServer:
         raise SettingError(f"port takes a whole number from 0 to 65535, got port={port}.")
 
     class Handler(_Handler):
-        watched = store
+        watched, curves = store, Curves(store)
 
     try:
         httpd = ThreadingHTTPServer((HOST, port), Handler)
@@ -68,6 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers for the page's files, the state of the store, and the curves of a run."""
 
     watched: Store
+    curves: Curves
     server_version = "descentlab"
     protocol_version = "HTTP/1.1"
 
@@ -82,10 +76,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.answer(resources.files(package).joinpath(name).read_bytes(), kind)
         elif path == "/state.json":
             self.answer(json.dumps(state(self.watched)).encode(), "application/json")
-        elif (
-            path.startswith("/run/") and (found := run(self.watched, path.removeprefix("/run/"))) is not None
-        ):
-            self.answer(json.dumps(found).encode(), "application/json")
+        elif path.startswith("/run/") and (found := self.curves.of(path.removeprefix("/run/"))) is not None:
+            self.answer(found, "application/json")
         else:
             self.send_error(HTTPStatus.NOT_FOUND, "there is nothing here")
 
@@ -101,74 +93,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing: the page asks every second."""
-
-
-def state(store: Store) -> dict[str, Any]:
-    """What is being computed, and what was stored last."""
-    running = [{k: v for k, v in one.items() if k not in ("since", "records")} for one in burning(store)]
-    folders = list(store.path.glob("*/run.json")) if store.path.exists() else []
-    latest = sorted(folders, key=_age)[:RECENT]
-    recent = [{"run": path.parent.name, "seconds_ago": round(_age(path))} for path in latest]
-    return {"store": str(store.path.resolve()), "running": running, "recent": recent}
-
-
-def _age(path: Any) -> float:
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return float("inf")
-
-
-def run(store: Store, name: str) -> dict[str, Any] | None:
-    """The curves of a run so far, and its first matrix at the last record; None where there are none yet."""
-    if name not in {path.name for path in store.path.iterdir() if path.is_dir()}:
-        return None
-    for one in burning(store):
-        if name in one["runs"] and "records" in one:
-            return _unfinished(store, name, one)
-    try:
-        data = store.read(name)
-    except StoreError:
-        return None
-    if data is None:
-        return None
-    along = {str(k): v.transpose("step", "seed", ...).values for k, v in data.items() if "step" in v.dims}
-    return _shown(data["step"].values, along, "")
-
-
-def _unfinished(store: Store, name: str, about: dict[str, Any]) -> dict[str, Any] | None:
-    """The same from the latest checkpoint."""
-    kept = store.kept(name, store.seeds(name), 2**31)
-    if kept is None:
-        return None
-    records = Checkpoint.from_arrays(kept[1]).records
-    count = min(len(values) for values in records.values())
-    return _shown(
-        np.asarray(about["records"][:count]), {k: v[:count] for k, v in records.items()}, about["probe"]
-    )
-
-
-def _shown(steps: np.ndarray, along: dict[str, np.ndarray], first: str) -> dict[str, Any]:
-    """Median and range over seeds of every number; the first matrix of the first seed."""
-    curves = {
-        name: {
-            "middle": _finite(np.nanmedian(values, axis=1)), "low": _finite(values.min(axis=1)),
-            "high": _finite(values.max(axis=1)),
-        }
-        for name, values in sorted(along.items(), key=lambda item: item[0] != first)
-        if values.ndim == 2
-    }  # fmt: skip
-    matrices = [
-        (name, values) for name, values in along.items() if values.ndim == 4 and min(values.shape[2:]) > 1
-    ]
-    found: dict[str, Any] = {"steps": [int(step) for step in steps], "curves": curves, "matrix": None}
-    if matrices:
-        name, values = matrices[0]
-        found["matrix"] = {
-            "name": name, "z": [_finite(row) for row in values[-1, 0]], "colours": colour_scale("RdBu_r"),
-        }  # fmt: skip
-    return found
-
-
-def _finite(values: np.ndarray) -> list[float | None]:
-    return [float(f"{x:.5g}") if np.isfinite(x) else None for x in np.asarray(values, float)]
