@@ -12,7 +12,7 @@ import xarray as xr
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 
-from descentlab.moving import LEVELS, MOST_MOMENTS, Movie, Surface
+from descentlab.moving import LEVELS, MOST_MOMENTS, NONE, Movie, Surface
 from descentlab.plot import BLUE, band, legend, panels, points, style, threads, time_marks
 from descentlab.report import interactive
 from descentlab.report.interactive import Plot, plot
@@ -48,6 +48,9 @@ def test_a_band_is_a_line_and_an_area_with_the_same_numbers():
     assert area["fill"] == "toself"
     assert (min(y for y in area["y"] if y), max(y for y in area["y"] if y)) == (1, 13)
     assert found.layout["showlegend"]
+    assert line["customdata"] == [[1, 8], [2, 13], [4, 9]]
+    ends = [row[2:4] for row in found.table if row[1] == "loss L<sub>t</sub>, highest seed"]
+    assert ends == [(1, 8), (2, 13), (3, 9)]
 
 
 def test_panels_keep_their_places_scales_and_ranges():
@@ -60,9 +63,12 @@ def test_panels_keep_their_places_scales_and_ranges():
     found = converted(draw)
     left, right = found.layout["xaxis"], found.layout["xaxis2"]
     assert left["domain"][1] < right["domain"][0]
-    assert (left["type"], left["range"], left["title"]["text"]) == ("log", [0, 3], "ηt")
+    assert (left["type"], left["range"]) == ("log", [0, 3])
+    assert dict(zip(left["tickvals"], left["ticktext"], strict=True))[100] == "10<sup>2</sup>"
     assert found.layout["yaxis2"]["range"][0] > found.layout["yaxis2"]["range"][1]
-    assert [one["text"] for one in found.layout["annotations"]] == ["left"]
+    title, under = found.layout["annotations"]
+    assert (title["text"], under["text"]) == ("left", "ηt")
+    assert under["y"] < found.layout["yaxis"]["domain"][0] < found.layout["yaxis"]["domain"][1] < title["y"]
     assert [one["xaxis"] for one in found.data] == ["x", "x2"]
 
 
@@ -77,6 +83,28 @@ def test_a_symmetric_log_axis_is_laid_out_by_hand():
     assert x[3] - x[2] == pytest.approx(x[2] - x[1], rel=1e-4)
     assert len(found.layout["xaxis"]["tickvals"]) == len(found.layout["xaxis"]["ticktext"])
     assert [row[2] for row in found.table] == [0, 1, 10, 100]
+    assert found.layout["meta"]["fixed"] == ["xaxis"]
+
+
+def test_a_power_of_ten_beside_an_axis_is_not_lost():
+    found = converted(lambda figure, axes: axes[0].plot([0, 1], [1e6, 3e6]))
+    assert "tickvals" in found.layout["xaxis"]
+    assert "tickvals" not in found.layout["yaxis"]
+
+
+def test_legends_of_panels_and_of_the_figure_stay_apart():
+    def draw(figure, axes):
+        for ax in axes:
+            ax.plot([0, 1], [0, 1], label="shared")
+        axes[1].plot([0, 1], [1, 0], label="own")
+        legend(figure)
+        axes[1].legend(handles=axes[1].lines[1:])
+
+    found = converted(draw)
+    shown = {(one["name"], one["legend"]) for one in found.data if one["showlegend"]}
+    assert shown == {("shared", "legend"), ("own", "legend3")}
+    assert found.layout["legend"]["y"] < found.layout["yaxis"]["domain"][0]
+    assert found.layout["legend3"]["orientation"] == "v"
 
 
 def test_lines_across_the_panel_and_words_are_there():
@@ -152,10 +180,12 @@ def test_drawings_without_numbers_stay_pictures():
 @pytest.mark.parametrize(
     ("source", "shown"),
     [
-        (r"$\frac{1}{2}\sqrt{n}$", "1/2√n"), (r"$\hat W_{KQ}$", "W\u0302<sub>KQ</sub>"),
+        (r"$\frac{1}{2}\sqrt{n}$", "1/2√n"), (r"$\sqrt{\eta T}$", "√(ηT)"),
+        (r"$\frac{a + b}{c^2}P^\top$", "(a + b)/c<sup>2</sup>P<sup>⊤</sup>"),
+        (r"$\hat W_{KQ}$", "W\u0302<sub>KQ</sub>"),
         ("a < b\nc", "a &lt; b<br>c"),
         (r"$\mathdefault{10^{-3}}$", "10<sup>−3</sup>"), (r"$\log_{10} x'$", "log<sub>10</sub> x′"),
-        (r"$\langle w, \mu\rangle \leq 1$", "⟨w, μ⟩≤1"),
+        (r"$\langle w, \mu\rangle \leq 1$", "⟨w, μ⟩ ≤ 1"),
     ],
 )  # fmt: skip
 def test_formulas_are_read_by_people(source: str, shown: str):
@@ -188,6 +218,14 @@ def test_a_movie_holds_every_entry_to_within_half_a_level():
     half = (panel["high"] - panel["low"]) / LEVELS / 2
     assert np.abs(entries(panel, MOST_MOMENTS) - shown).max() <= half * (1 + 1e-9)
     assert (panel["row"], panel["column"]) == ("row", "column")
+
+
+def test_an_entry_that_is_no_number_is_none_on_the_page():
+    matrix = matrices(2)
+    matrix[1, 2, 3] = np.nan
+    [panel] = Movie({"W": matrix}).as_json()["panels"]
+    raw = np.frombuffer(base64.b64decode(panel["entries"]), np.uint8)
+    assert (raw == NONE).tolist() == [False] * 23 + [True]
 
 
 def test_matrices_of_a_movie_share_their_steps():

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 # A page holds one byte for an entry, and so many moments: what is left out is between two that are shown.
-LEVELS = 255
+LEVELS, NONE = 254, 255
 MOST_MOMENTS = 48
 
 
@@ -59,8 +59,8 @@ def _panel(name: str, matrix: xr.DataArray, low: float | None, high: float | Non
     values = matrix.values.astype(float)
     size = float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
     low, high = -size if low is None else low, size if high is None else high
-    share = np.nan_to_num((values - low) / (high - low), nan=0.0)
-    entries = np.clip(np.rint(LEVELS * share), 0, LEVELS).astype(np.uint8)
+    level = np.clip(np.rint(LEVELS * (values - low) / (high - low)), 0, LEVELS)
+    entries = np.where(np.isnan(level), NONE, level).astype(np.uint8)
     return {
         "name": name, "rows": matrix.shape[1], "columns": matrix.shape[2], "low": low, "high": high,
         "row": str(matrix.dims[1]), "column": str(matrix.dims[2]),

@@ -54,6 +54,8 @@ __all__ = [
 
 # More trajectories than this are an image inside the vector figure: as paths they would weigh megabytes.
 MOST_PATHS = 12
+# How the area of a band names its line; a label that begins so is in no legend.
+RANGE = "_range of "
 
 
 def band(
@@ -72,7 +74,8 @@ def band(
     ax.plot(steps, np.ma.median(finite, axis=0), color=color, label=label, ls=linestyle, lw=linewidth)
     if values.shape[0] > 1:
         low, high = np.ma.min(finite, axis=0), np.ma.max(finite, axis=0)
-        ax.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
+        area = ax.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
+        area.set_label(RANGE + label)
 
 
 def threads(

@@ -15,6 +15,7 @@ from typing import Any
 
 from descentlab.errors import SettingError
 from descentlab.live.known import Curves, state
+from descentlab.report.typeface import stylesheet
 from descentlab.store import Store
 
 HOST = "127.0.0.1"
@@ -71,7 +72,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.FORBIDDEN, "this page is for this machine")
             return
         path = self.path.partition("?")[0]
-        if path in FILES:
+        if path == "/typeface.css":
+            self.answer(stylesheet().encode(), "text/css")
+        elif path in FILES:
             package, name, kind = FILES[path]
             self.answer(resources.files(package).joinpath(name).read_bytes(), kind)
         elif path == "/state.json":

@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const $ = (id) => document.getElementById(id);
-  const FONT = { family: "STIX Two Text, STIXGeneral, Times New Roman, serif", size: 14, color: "#000" };
+  const FONT = { family: "STIXGeneral, STIX Two Text, Times New Roman, serif", size: 14, color: "#000" };
   const CONFIG = {
     displaylogo: false,
     responsive: true,

@@ -17,13 +17,23 @@ from itertools import groupby
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup
 
 from descentlab.claim import Outcome
-from descentlab.report import tables
+from descentlab.report import tables, typeface
 from descentlab.report.chapter import Chapter, chapter, judge_command
 from descentlab.report.chapter import Section as Section
 from descentlab.report.files import Files
 from descentlab.report.number import interval, number, percent
+from descentlab.report.tex import prose
+
+MEANINGS = {
+    Outcome.SUPPORTED: "the measured interval lies inside what the theorem predicts",
+    Outcome.REFUTED: "it lies outside",
+    Outcome.UNDECIDED: "it does both in part: the runs are too short or too few",
+    Outcome.OUT_OF_REGIME: "an exact assumption of the theorem is not met",
+    Outcome.BROKEN: "nothing could be measured",
+}
 
 
 def write(sections: Sequence[Section], out: Path) -> Path:
@@ -33,12 +43,13 @@ def write(sections: Sequence[Section], out: Path) -> Path:
     """
     files, taken = Files(out), Counter[str]()
     chapters = [chapter(section, files, taken) for section in sections]
-    about = {"all_outcomes": list(Outcome), "written": datetime.now(UTC)}
+    about = {"all_outcomes": list(Outcome), "meanings": MEANINGS, "written": datetime.now(UTC)}
     templates = _templates()
     for page, own in _pages(chapters).items():
         files.put(page, templates.get_template("paper.html").render(chapters=own, **about))
     for name in ("page.css", "page.js"):
         files.put(f"assets/{name}", (resources.files("descentlab.report") / name).read_text(encoding="utf-8"))
+    files.put("assets/typeface.css", typeface.stylesheet())
     if any(d.plot or d.moving for one in chapters for d in one.drawings):
         library = resources.files("plotly") / "package_data" / "plotly.min.js"
         files.put("assets/plotly.min.js", library.read_bytes())
@@ -89,6 +100,6 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, percent=percent)
+    environment.filters.update(number=number, percent=percent, prose=lambda text: Markup(prose(text)))
     environment.globals.update(interval=interval)
     return environment

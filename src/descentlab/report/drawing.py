@@ -13,7 +13,7 @@ import xarray as xr
 
 from descentlab.canvas import save
 from descentlab.experiment import Run, datasets
-from descentlab.moving import MOST_MOMENTS, Movie
+from descentlab.moving import LEVELS, MOST_MOMENTS, Movie
 from descentlab.paper import Figure, Paper, Table
 from descentlab.preset import Settings
 from descentlab.report.files import Files
@@ -112,7 +112,7 @@ def _figure(figure: Figure, data: Mapping[str, xr.Dataset], anchor: str, files: 
             files.put(names["CSV"], _csv([("surface", "x", "y", "height"), *rows]))
         if kind == "movie":
             notes.append(
-                f"At most {MOST_MOMENTS} moments, entries to 1/255 of the colour bar; the runs have all."
+                f"At most {MOST_MOMENTS} moments, entries to 1/{LEVELS} of the colour bar; the runs have all."
             )
     links = tuple((text, file, files.weight(file)) for text, file in names.items())
     width = round(PIXELS * canvas.get_size_inches()[0])

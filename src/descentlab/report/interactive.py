@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 
 from descentlab.report import looks
 from descentlab.report.panel import Panel
@@ -20,8 +21,8 @@ from descentlab.report.plotted import Plot as Plot
 
 # A drawing of more numbers than this is thinned: every second, third, ... point of its lines.
 MOST_NUMBERS = 120_000
-ABOVE, BESIDE, LEGEND = 26, 4, 40  # pixels around the drawing: for buttons, for room, for the legend
-FONT = {"family": "STIX Two Text, STIXGeneral, Times New Roman, serif", "size": 15, "color": "#000"}
+ABOVE, BESIDE = 26, 4  # pixels around the drawing: for buttons, for room
+FONT = {"family": "STIXGeneral, STIX Two Text, Times New Roman, serif", "size": 13, "color": "#000"}
 
 
 def plot(canvas: Figure) -> Plot | None:
@@ -37,21 +38,28 @@ def plot(canvas: Figure) -> Plot | None:
         "width": round(float(width)) + 2 * BESIDE, "height": round(float(height)) + ABOVE, "font": FONT,
         "margin": {"l": BESIDE, "r": BESIDE, "t": ABOVE, "b": 0}, "annotations": [], "shapes": [],
         "paper_bgcolor": "#fff", "plot_bgcolor": "rgba(0,0,0,0)", "hovermode": "closest", "showlegend": False,
+        "meta": {"fixed": []},
     }  # fmt: skip
-    named: set[str] = set()
+    named: set[tuple[str, str]] = set()
+    whole = _labels(canvas.legends[0]) if canvas.legends else []
     for number, ax in enumerate(panels, 1):
-        Panel(ax, number, found, named).draw()
+        own, name = ax.get_legend(), f"legend{number + 1}"
+        legends = dict.fromkeys(whole, "legend") | (dict.fromkeys(_labels(own), name) if own else {})
+        Panel(ax, number, found, legends, named).draw()
+        if own is not None:
+            found.layout |= {"showlegend": True, name: looks.legend(own, beside=True)}
     for text in canvas.texts:
         found.layout["annotations"].append(looks.words(text, *text.get_position(), "paper", "paper"))
-    if named and (canvas.legends or any(ax.get_legend() for ax in canvas.axes)):
-        # Legends of panels are joined below the figure.
-        found.layout |= {"showlegend": True, "height": found.layout["height"] + LEGEND}
-        found.layout["margin"]["b"] = LEGEND
-        found.layout["legend"] = {
-            "orientation": "h", "x": 0.5, "xanchor": "center", "y": 0.0, "yanchor": "top",
-            "font": {"size": 14},
-        }  # fmt: skip
+    if canvas.legends:
+        found.layout |= {"showlegend": True, "legend": looks.legend(canvas.legends[0], beside=False)}
+        lacking = looks.legend_height(canvas.legends[0], float(width)) - found.layout["legend"]["y"] * height
+        found.layout["margin"]["b"] = max(0, round(float(lacking)))
+        found.layout["height"] += found.layout["margin"]["b"]
     return found if found.table else None
+
+
+def _labels(legend: Legend) -> list[str]:
+    return [text.get_text() for text in legend.get_texts()]
 
 
 def _count(panels: list[Axes]) -> int:

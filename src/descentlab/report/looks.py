@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from matplotlib import ticker
-from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, to_rgba
 from matplotlib.lines import Line2D
 
@@ -26,35 +24,47 @@ ACROSS = {"left": "left", "center": "center", "right": "right"}
 UP = {"top": "top", "center": "middle", "center_baseline": "middle", "baseline": "bottom", "bottom": "bottom"}
 
 
-def axis(axis: Any, ax: Axes, domain: tuple[float, float], anchor: str) -> dict[str, Any]:
-    """An axis with its scale, range, title and ticks."""
+def axis(axis: Any, domain: tuple[float, float], anchor: str, mirror: bool) -> dict[str, Any]:
+    """An axis with its scale, range and ticks."""
     scale, limits = axis.get_scale(), axis.get_view_interval()
-    inverted = axis.get_inverted()
     ends = np.log10(limits) if scale == "log" else place(axis, limits)
-    low, high = min(limits), max(limits)
-    ticks = [t for t in axis.get_ticklocs() if low <= t <= high]
     shown: dict[str, Any] = {
         "domain": [round(float(d), 5) for d in domain], "anchor": anchor,
         "type": "log" if scale == "log" else "linear",
-        "range": sorted((float(e) for e in ends), reverse=inverted),
-        "title": {"text": html(axis.get_label().get_text()), "standoff": 4},
+        "range": sorted((float(e) for e in ends), reverse=axis.get_inverted()),
         "showgrid": False, "zeroline": False, "showline": True, "linecolor": "#000", "linewidth": 0.8,
         "ticks": "outside", "ticklen": 4, "tickwidth": 0.8, "exponentformat": "power", "nticks": 7,
-        "mirror": bool(ax.spines["top"].get_visible()), "automargin": False,
+        "tickfont": {"size": tick_size(axis)}, "tickangle": 0, "mirror": mirror, "automargin": False,
     }  # fmt: skip
-    formatter = axis.get_major_formatter()
-    labelled = axis.get_tick_params().get("labelleft" if axis.axis_name == "y" else "labelbottom", True)
-    if not labelled or isinstance(formatter, ticker.NullFormatter):
-        shown["showticklabels"] = False
-    if not ticks:
+    found = ticks(axis)
+    if not found:
         return shown | {"ticks": "", "showticklabels": False}
-    if scale not in ("linear", "log") or isinstance(formatter, ticker.FixedFormatter | ticker.FuncFormatter):
-        labels = [html(t) for t in formatter.format_ticks(ticks)]
-        return shown | {"tickmode": "array", "tickvals": numbers(place(axis, ticks)), "ticktext": labels}
-    decades = abs(float(ends[1] - ends[0]))
-    if scale == "log" and decades > 1.5:
-        shown["dtick"] = max(1, round(decades / 5))
-    return shown
+    labelled = axis.get_tick_params().get("labelleft" if axis.axis_name == "y" else "labelbottom", True)
+    if not labelled or not any(found.values()):
+        shown["showticklabels"] = False
+    if axis.get_major_formatter().get_offset():
+        # What is printed beside the axis, such as a power of ten, belongs to every tick: Plotly's own say it.
+        return shown
+    where = [float(x) for x in place(axis, list(found))]
+    return shown | {"tickmode": "array", "tickvals": where, "ticktext": [html(t) for t in found.values()]}
+
+
+def ticks(axis: Any) -> dict[float, str]:
+    """The ticks in view with their words: the major ones, and minor ones that have words."""
+    low, high = sorted(axis.get_view_interval())
+    room = 1e-9 * (high - low)
+    found: dict[float, str] = {}
+    for minor, formatter in ((False, axis.get_major_formatter()), (True, axis.get_minor_formatter())):
+        inside = [float(t) for t in axis.get_ticklocs(minor=minor) if low - room <= t <= high + room]
+        words = dict(zip(inside, formatter.format_ticks(inside), strict=True))
+        found |= {t: word for t, word in words.items() if word or not minor}
+    return found
+
+
+def tick_size(axis: Any) -> float:
+    """The size of an axis' words in pixels."""
+    labels = axis.get_majorticklabels()
+    return size(labels[0]) if labels else round(POINT * 8, 1)
 
 
 def place(axis: Any, values: Any) -> np.ndarray:
@@ -73,6 +83,39 @@ def words(text: Any, x: Any, y: Any, xref: str, yref: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def printed(text: Any) -> dict[str, Any]:
+    """A text where the figure has it, as shares of the figure."""
+    figure = text.get_figure()
+    box = text.get_window_extent().transformed(figure.transFigure.inverted())
+    return {
+        "text": html(text.get_text()), "x": plain((box.x0 + box.x1) / 2), "y": plain((box.y0 + box.y1) / 2),
+        "xref": "paper", "yref": "paper", "xanchor": "center", "yanchor": "middle", "showarrow": False,
+        "textangle": -float(text.get_rotation()),
+        "font": {"size": size(text), "color": css(text.get_color())},
+    }  # fmt: skip
+
+
+def legend(legend: Any, *, beside: bool) -> dict[str, Any]:
+    """A legend where the figure has it: of a panel, one entry below another, or of the figure, in lines."""
+    box = legend.get_window_extent().transformed(legend.get_figure(root=True).transFigure.inverted())
+    across = {"x": plain(box.x0), "xanchor": "left"} if beside else {"x": 0.5, "xanchor": "center"}
+    return {
+        "orientation": "v" if beside else "h", **across, "y": plain(box.y1), "yanchor": "top",
+        "font": {"size": size(legend.get_texts()[0])}, "bgcolor": "rgba(0,0,0,0)", "itemwidth": 30,
+        "tracegroupgap": 0,
+    }  # fmt: skip
+
+
+def legend_height(legend: Any, width: float) -> float:
+    """The pixels that a legend in lines takes below a drawing so many pixels wide."""
+    texts = legend.get_texts()
+    scale = ENLARGED * PIXELS / legend.get_figure(root=True).dpi
+    entries = [scale * text.get_window_extent().width + 50 for text in texts]
+    # Plotly gives all entries the room of the longest once they need more than a line.
+    beside = len(entries) if sum(entries) < width else max(1, int(width / max(entries)))
+    return -(-len(entries) // beside) * (size(texts[0]) + 7) + 10
+
+
 def colorbar(bar: Any, mappable: Any) -> dict[str, Any]:
     """A colour bar where the figure has it."""
     box, upright = bar.ax.get_position(), bar.orientation == "vertical"
@@ -82,7 +125,8 @@ def colorbar(bar: Any, mappable: Any) -> dict[str, Any]:
         "xref": "paper", "yref": "paper", "xpad": 0, "ypad": 0,
         "len": float(box.height if upright else box.width), "lenmode": "fraction",
         "x": float(box.x0 if upright else (box.x0 + box.x1) / 2), "xanchor": "left" if upright else "center",
-        "y": float((box.y0 + box.y1) / 2), "yanchor": "middle", "tickfont": {"size": 12}, "nticks": 5,
+        "y": float((box.y0 + box.y1) / 2 if upright else box.y1), "yanchor": "middle" if upright else "top", "tickfont": {"size": tick_size(bar.ax.yaxis)},
+        "nticks": 5,
         "title": {"text": html(label), "side": "right" if upright else "bottom"},
     }  # fmt: skip
     if type(mappable.norm) is not Normalize:

@@ -26,6 +26,7 @@
 
   for (const hidden of all(".filters, .tools")) hidden.hidden = false;
   for (const button of buttons) button.addEventListener("click", () => show(button.dataset.show));
+  for (const count of all(".counts a")) count.addEventListener("click", () => show(count.dataset.show));
   for (const tools of all(".tools")) {
     const cards = all("details.card", tools.closest("section"));
     tools.querySelector("[data-open]").addEventListener("click", () => cards.forEach((card) => (card.open = true)));
@@ -69,6 +70,29 @@
     toImageButtonOptions: { format: "svg" },
   };
 
+  const FONT = "STIXGeneral, STIX Two Text, Times New Roman, serif";
+  // Words are measured when a plot is drawn, so their typeface has to be there.
+  const letters = document.fonts.load(`14px ${FONT}`).catch(() => null);
+  const ready = (name) => Promise.all([data(name), plotly(), letters]);
+
+  // As drawn, an axis has the ticks of the printed figure; once zoomed, those that fit what is seen. An axis that is
+  // neither linear nor logarithmic has its coordinates worked out beforehand, and keeps its ticks.
+  function retick(place, layout) {
+    const fixed = (layout.meta && layout.meta.fixed) || [];
+    const axes = Object.keys(layout).filter((key) => /^[xy]axis/.test(key) && layout[key].tickvals && !fixed.includes(key));
+    const printed = axes.map((axis) => [...layout[axis].range]);
+    place.on("plotly_relayout", () => {
+      const update = {};
+      axes.forEach((axis, i) => {
+        const room = 1e-6 * Math.abs(printed[i][1] - printed[i][0]);
+        const whole = place.layout[axis].range.every((end, j) => Math.abs(end - printed[i][j]) < room);
+        const mode = whole ? "array" : "auto";
+        if (place.layout[axis].tickmode !== mode) update[`${axis}.tickmode`] = mode;
+      });
+      if (Object.keys(update).length > 0) Plotly.relayout(place, update);
+    });
+  }
+
   function stage(plate) {
     const place = document.createElement("div");
     place.className = "live";
@@ -77,14 +101,16 @@
   }
 
   async function draw(plate) {
-    const [content] = await Promise.all([data(plate.dataset.plot), plotly()]);
-    await Plotly.newPlot(stage(plate), content.data, content.layout, CONFIG);
+    const [content] = await ready(plate.dataset.plot);
+    const place = stage(plate);
+    await Plotly.newPlot(place, content.data, content.layout, CONFIG);
+    retick(place, content.layout);
     plate.classList.add("drawn");
   }
 
   // Matrices along training: one heatmap a matrix, a slider over the steps.
   async function play(plate) {
-    const [movie] = await Promise.all([data(plate.dataset.moving), plotly()]);
+    const [movie] = await ready(plate.dataset.moving);
     const controls = plate.querySelector(".controls");
     const slider = controls.querySelector("input");
     const button = controls.querySelector("button");
@@ -126,56 +152,66 @@
     plate.classList.add("drawn");
   }
 
-  // Entries are bytes between the bounds of their matrix, moment after moment, row after row.
+  // Entries are bytes between the bounds of their matrix, moment after moment, row after row; 255 is none.
+  const LEVELS = 254;
   function decode(panel) {
     const bytes = Uint8Array.from(atob(panel.entries), (sign) => sign.charCodeAt(0));
-    const scale = (panel.high - panel.low) / 255;
+    const scale = (panel.high - panel.low) / LEVELS;
     return (moment) => {
       const rows = [];
       for (let row = 0; row < panel.rows; row++) {
         const start = (moment * panel.rows + row) * panel.columns;
-        rows.push(Array.from(bytes.subarray(start, start + panel.columns), (byte) => panel.low + scale * byte));
+        rows.push(Array.from(bytes.subarray(start, start + panel.columns), (byte) => (byte > LEVELS ? null : panel.low + scale * byte)));
       }
       return rows;
     };
   }
 
   const suffix = (i) => (i === 0 ? "" : String(i + 1));
+  const ACROSS = 3;
+
+  // The place of a panel on a plate 880 pixels wide, as shares: room for its own colour bar on the right.
+  function spot(movie, i) {
+    const count = movie.panels.length;
+    const across = Math.min(count, ACROSS);
+    const down = Math.ceil(count / across);
+    const [column, row] = [i % across, Math.floor(i / across)];
+    return { x: [(column + 0.14) / across, (column + 0.84) / across], y: [1 - (row + 0.82) / down, 1 - (row + 0.09) / down] };
+  }
 
   function heatmaps(movie, frames) {
-    return movie.panels.map((panel, i) => ({
-      type: "heatmap",
-      z: frames[i](0),
-      zmin: panel.low,
-      zmax: panel.high,
-      xaxis: `x${suffix(i)}`,
-      yaxis: `y${suffix(i)}`,
-      colorscale: movie.colours,
-      showscale: i === movie.panels.length - 1,
-      colorbar: { thickness: 10, outlinewidth: 0.5, len: 0.9 },
-      hovertemplate: `${panel.row} %{y}, ${panel.column} %{x}: %{z:.3g}<extra></extra>`,
-    }));
+    return movie.panels.map((panel, i) => {
+      const { x, y } = spot(movie, i);
+      return {
+        type: "heatmap",
+        z: frames[i](0),
+        zmin: panel.low,
+        zmax: panel.high,
+        xaxis: `x${suffix(i)}`,
+        yaxis: `y${suffix(i)}`,
+        colorscale: movie.colours,
+        colorbar: { thickness: 8, outlinewidth: 0.5, x: x[1], xpad: 6, y: (y[0] + y[1]) / 2, len: y[1] - y[0], ypad: 0, nticks: 5, tickfont: { size: 11 } },
+        hovertemplate: `${panel.row} %{y}, ${panel.column} %{x}: %{z:.3g}<extra></extra>`,
+      };
+    });
   }
 
   function panels(movie) {
-    const count = movie.panels.length;
-    const across = Math.min(count, 3);
-    const down = Math.ceil(count / across);
     const layout = {
       width: 880,
-      height: 60 + down * 280,
-      margin: { l: 50, r: 10, t: 40, b: 40 },
-      font: { family: "STIX Two Text, STIXGeneral, Times New Roman, serif", size: 14, color: "#000" },
+      height: 20 + Math.ceil(movie.panels.length / ACROSS) * 310,
+      margin: { l: 10, r: 10, t: 10, b: 10 },
+      font: { family: FONT, size: 13, color: "#000" },
       annotations: [],
     };
     movie.panels.forEach((panel, i) => {
-      const [column, row] = [i % across, Math.floor(i / across)];
-      const x = [(column + 0.02) / across, (column + 0.9) / across];
-      const y = [1 - (row + 0.82) / down, 1 - (row + 0.02) / down];
-      layout[`xaxis${suffix(i)}`] = { domain: x, anchor: `y${suffix(i)}`, title: { text: panel.column, standoff: 2 }, nticks: 6 };
-      layout[`yaxis${suffix(i)}`] = { domain: y, anchor: `x${suffix(i)}`, title: { text: panel.row, standoff: 2 }, nticks: 6, autorange: "reversed" };
+      const { x, y } = spot(movie, i);
+      const axis = { showgrid: false, zeroline: false, nticks: 6, tickfont: { size: 12 } };
+      layout[`xaxis${suffix(i)}`] = { ...axis, domain: x, anchor: `y${suffix(i)}`, title: { text: panel.column, standoff: 3 } };
+      layout[`yaxis${suffix(i)}`] = { ...axis, domain: y, anchor: `x${suffix(i)}`, title: { text: panel.row, standoff: 3 }, autorange: "reversed" };
       layout.annotations.push({
-        text: panel.name, showarrow: false, xref: "paper", yref: "paper", x: (x[0] + x[1]) / 2, y: y[1], xanchor: "center", yanchor: "bottom",
+        text: panel.name, showarrow: false, xref: "paper", yref: "paper", x: (x[0] + x[1]) / 2, y: y[1], yshift: 2, xanchor: "center", yanchor: "bottom",
+        font: { size: 15 },
       });
     });
     return layout;
@@ -183,11 +219,11 @@
 
   // Surfaces to turn around, two in a row.
   async function turn(plate) {
-    const [surfaces] = await Promise.all([data(plate.dataset.moving), plotly()]);
+    const [surfaces] = await ready(plate.dataset.moving);
     const down = Math.ceil(surfaces.length / 2);
     const layout = {
       width: 880, height: 420 * down, margin: { l: 0, r: 0, t: 30, b: 0 }, annotations: [],
-      font: { family: "STIX Two Text, STIXGeneral, Times New Roman, serif", size: 13, color: "#000" },
+      font: { family: FONT, size: 13, color: "#000" },
     };
     const traces = surfaces.map((surface, i) => {
       const [column, row] = [i % 2, Math.floor(i / 2)];

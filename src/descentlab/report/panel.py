@@ -1,53 +1,37 @@
-"""A panel of a matplotlib figure as traces, shapes and words of a Plotly one, mark by mark."""
+"""A panel of a matplotlib figure as traces and shapes of a Plotly one, mark by mark."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection, QuadMesh
 from matplotlib.colors import Normalize
 from matplotlib.contour import ContourSet
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
-from matplotlib.text import Annotation, Text
 
+from descentlab.plot import RANGE
 from descentlab.report import looks
+from descentlab.report.frame import Frame
 from descentlab.report.looks import css, numbers, place, plain
-from descentlab.report.plotted import Plot
 from descentlab.report.tex import html
 
 GAP = np.full((1, 2), np.nan)
 
 
 @dataclass
-class Panel:
+class Panel(Frame):
     """One panel on its way into a plot."""
 
-    ax: Axes
-    number: int
-    into: Plot
-    named: set[str]
+    legends: Mapping[str, str]  # by label, the name of the legend that has it
+    named: set[tuple[str, str]]
 
     def __post_init__(self) -> None:
-        suffix = "" if self.number == 1 else str(self.number)
-        self.x, self.y = f"x{suffix}", f"y{suffix}"
-        self.title = html(self.ax.get_title())
-        box = self.ax.get_position()
-        for name, axis, ends in (
-            ("x", self.ax.xaxis, (box.x0, box.x1)),
-            ("y", self.ax.yaxis, (box.y0, box.y1)),
-        ):
-            anchor = self.y if name == "x" else self.x
-            self.into.layout[f"{name}axis{suffix}"] = looks.axis(axis, self.ax, ends, anchor)
-        if self.title:
-            self.into.layout["annotations"].append({
-                "text": self.title, "x": (box.x0 + box.x1) / 2, "y": box.y1, "xref": "paper", "yref": "paper",
-                "xanchor": "center", "yanchor": "bottom", "yshift": 3, "showarrow": False,
-                "font": {"size": looks.size(self.ax.title)},
-            })  # fmt: skip
+        super().__post_init__()
+        self.ranges: dict[str, list[np.ndarray]] = {}
 
     def draw(self) -> None:
         """Adds the marks of the panel, from behind to the front."""
@@ -89,21 +73,35 @@ class Panel:
             )
 
     def series(self, x: Any, y: Any, name: str, stroke: Any, marker: Any = None, **further: Any) -> None:
-        """A line, dots or both, in the table too."""
+        """A line, dots or both, in the table too; a median over seeds tells their range."""
         self.note(html(name) or f"line {len(self.into.data)}", x, y)
         kept = _every(self.into.thinned, len(x))
         modes = (("lines", stroke["width"] > 0), ("markers", marker is not None))
-        tail = "%{fullData.name}" if name else ""
+        legend = self.legends.get(name, "")
+        words = "%{x:.5~g}, %{y:.4~g}"
+        if (found := self.range_of(name, x, y)) is not None:
+            further["customdata"] = [numbers(ends) for ends in found[kept, 1:]]
+            words += "<br>seeds %{customdata[0]:.4~g} to %{customdata[1]:.4~g}"
         self.add(
             "scatter",
             x=numbers(place(self.ax.xaxis, x[kept])) or [None],
             y=numbers(place(self.ax.yaxis, y[kept])) or [None],
             mode="+".join(mode for mode, on in modes if on) or "none", line=stroke, connectgaps=False,
-            name=html(name), legendgroup=name, showlegend=bool(name) and name not in self.named,
-            hovertemplate=f"%{{x:.5~g}}, %{{y:.4~g}}<extra>{tail}</extra>",
+            name=html(name), legendgroup=name, legend=legend or "legend",
+            showlegend=bool(legend) and (legend, name) not in self.named,
+            hovertemplate=f"{words}<extra>{html(name)}</extra>",
             **({"marker": marker} if marker is not None else {}), **further,
         )  # fmt: skip
-        self.named |= {name} if name else set()
+        self.named |= {(legend, name)} if legend else set()
+
+    def range_of(self, name: str, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+        """The range of seeds around a median, (x, low, high); None where the panel has none of that name."""
+        for i, found in enumerate(self.ranges.get(name, [])):
+            if len(found) == len(x) and np.array_equal(found[:, 0], x):
+                inside = (found[:, 1] <= y) & (y <= found[:, 2])
+                if np.all(inside | np.isnan(y)):
+                    return self.ranges[name].pop(i)
+        return None
 
     def threads(self, collection: LineCollection) -> None:
         """Many thin lines as one trace, each apart in the table."""
@@ -124,8 +122,21 @@ class Panel:
         )
 
     def fill(self, collection: PolyCollection) -> None:
-        """An area such as the range of seeds."""
-        polygons = [p for path in collection.get_paths() for p in path.to_polygons(closed_only=False)]
+        """An area such as the range of seeds, whose ends go into the table."""
+        polygons = [
+            np.asarray(p) for path in collection.get_paths() for p in path.to_polygons(closed_only=False)
+        ]
+        label = str(collection.get_label())
+        if polygons and label.startswith(RANGE):
+            name = label.removeprefix(RANGE)
+            found = [_ends(polygon) for polygon in polygons]
+            self.ranges.setdefault(name, []).append(np.concatenate(found))
+            for words, column in (("lowest seed", 1), ("highest seed", 2)):
+                series = f"{html(name)}, {words}" if name.strip("_") else words
+                for ends in found:
+                    self.note(series, ends[:, 0], ends[:, column])
+            thin = [ends[_every(self.into.thinned, len(ends))] for ends in found]
+            polygons = [np.concatenate([ends[:, [0, 1]], ends[::-1][:, [0, 2]]]) for ends in thin]
         if polygons:
             joined = np.concatenate([part for polygon in polygons for part in (polygon, GAP)])
             colour = css(collection.get_facecolor()[0])
@@ -200,51 +211,17 @@ class Panel:
             "fillcolor": css(patch.get_facecolor()) if filled else "rgba(0,0,0,0)",
         })  # fmt: skip
 
-    # ------------------------------------------------------------ words and places
-
-    def text(self, text: Text) -> None:
-        """Words where the figure has them."""
-        shift = (0.0, 0.0)
-        if isinstance(text, Annotation):
-            (x, y), by = text.xy, text.xycoords
-            inside = tuple(one == "data" for one in (by if isinstance(by, tuple) else (by, by)))
-            if text.anncoords == "offset points":
-                shift = tuple(looks.POINT * float(v) for v in text.xyann)
-        else:
-            x, y = text.get_position()
-            inside = text.get_transform().contains_branch_seperately(self.ax.transData)
-        where = self.corners(np.array([x, x], float), np.array([y, y], float), inside)
-        # Words, unlike shapes, have their places on a log axis in decades.
-        at = [
-            float(np.log10(where[f"{name}0"])) if own and axis.get_scale() == "log" else where[f"{name}0"]
-            for name, own, axis in (("x", inside[0], self.ax.xaxis), ("y", inside[1], self.ax.yaxis))
-        ]
-        words = looks.words(text, at[0], at[1], where["xref"], where["yref"])
-        self.into.layout["annotations"].append(words | {"xshift": shift[0], "yshift": shift[1]})
-
-    def corners(self, x: np.ndarray, y: np.ndarray, inside: Any) -> dict[str, Any]:
-        """Two points, by coordinates or as shares of the panel."""
-        found: dict[str, Any] = {}
-        for name, axis, values, own in (
-            ("x", self.ax.xaxis, x, inside[0]),
-            ("y", self.ax.yaxis, y, inside[1]),
-        ):
-            shown = place(axis, values) if own else values
-            found |= {f"{name}0": plain(shown[0]), f"{name}1": plain(shown[-1])}
-            found[f"{name}ref"] = getattr(self, name) + ("" if own else " domain")
-        return found
-
-    def add(self, kind: str, **trace: Any) -> None:
-        """A trace of this panel."""
-        self.into.data.append({"type": kind, "xaxis": self.x, "yaxis": self.y} | trace)
-
-    def note(self, series: str, x: Any, y: Any, value: Any = None) -> None:
-        """Rows of the table, with all digits."""
-        panel, values = self.title or f"panel {self.number}", [""] * len(x) if value is None else value
-        self.into.table += [(panel, series, *row) for row in zip(x, y, values, strict=False)]
-
 
 def _every(step: int, count: int) -> np.ndarray:
     """Every so many of some points, the first and the last among them."""
     step = step if count > 2 * step else 1
     return np.unique(np.r_[np.arange(0, count, step), count - 1]) if count else np.arange(0)
+
+
+def _ends(polygon: np.ndarray) -> np.ndarray:
+    """The lower and the upper end of an area at every x, (x, low, high)."""
+    x, where = np.unique(polygon[:, 0], return_inverse=True)
+    low, high = np.full(len(x), np.inf), np.full(len(x), -np.inf)
+    np.minimum.at(low, where, polygon[:, 1])
+    np.maximum.at(high, where, polygon[:, 1])
+    return np.column_stack([x, low, high])

@@ -11,10 +11,26 @@ SYMBOLS = {
     "varepsilon": "ε", "varphi": "φ", "ell": "ℓ", "infty": "∞", "partial": "∂", "nabla": "∇", "pm": "±",
     "times": "×", "cdot": "·", "ast": "∗", "star": "⋆", "leq": "≤", "le": "≤", "geq": "≥", "ge": "≥",
     "neq": "≠", "approx": "≈", "propto": "∝", "sim": "∼", "to": "→", "rightarrow": "→", "langle": "⟨",
-    "rangle": "⟩", "prime": "′", "in": "∈", "sum": "Σ", "prod": "Π", "sqrt": "√", "|": "‖", "mid": "|",
-    "dots": "…", "ldots": "…", "cdots": "⋯", "odot": "⊙", "lambda": "λ", "Lambda": "Λ",
+    "rangle": "⟩", "prime": "′", "in": "∈", "sum": "Σ", "prod": "Π", "|": "‖", "mid": "|",
+    "top": "⊤", "dots": "…", "ldots": "…", "cdots": "⋯", "odot": "⊙", "lambda": "λ", "Lambda": "Λ",
     ",": "\u2009", ";": "\u2009", ":": "\u2009", " ": " ", "quad": " ", "!": "",
 }  # fmt: skip
+# These stand between two things, with room on both sides.
+BETWEEN = {
+    "leq",
+    "le",
+    "geq",
+    "ge",
+    "neq",
+    "approx",
+    "propto",
+    "sim",
+    "to",
+    "rightarrow",
+    "in",
+    "times",
+    "pm",
+}
 ACCENTS = {"hat": "\u0302", "bar": "\u0304", "tilde": "\u0303", "vec": "\u20d7", "dot": "\u0307"}
 WORDS = {
     "mathrm",
@@ -59,7 +75,7 @@ def _formula(source: str) -> str:
     tokens = [match.groups() for match in TOKEN.finditer(source)]
     found, rest = _group(tokens, 0)
     assert rest == len(tokens), source
-    return found
+    return re.sub(" +", " ", found)
 
 
 def _group(tokens: list, at: int) -> tuple[str, int]:
@@ -80,11 +96,15 @@ def _atom(tokens: list, at: int) -> tuple[str, int]:
         if command == "frac":
             above, at = _atom(tokens, at)
             below, at = _atom(tokens, at)
-            return f"{above}/{below}", at
+            return f"{_together(above)}/{_together(below)}", at
+        if command == "sqrt":
+            inner, at = _atom(tokens, at)
+            return f"√{_together(inner)}", at
         if command in ACCENTS:
             inner, at = _atom(tokens, at)
             return inner[:1] + ACCENTS[command] + inner[1:], at
-        return SYMBOLS[command] if command in SYMBOLS else _greek(command), at
+        shown = SYMBOLS[command] if command in SYMBOLS else _greek(command)
+        return f" {shown} " if command in BETWEEN else shown, at
     if sign == "{":
         inner, at = _group(tokens, at)
         return inner, at + 1
@@ -93,3 +113,34 @@ def _atom(tokens: list, at: int) -> tuple[str, int]:
         tag = "sub" if sign == "_" else "sup"
         return f"<{tag}>{inner}</{tag}>", at
     return {"-": "−", "'": "′", "~": " "}.get(sign, _escape(sign)), at
+
+
+def _together(inner: str) -> str:
+    """Something under one stroke, in brackets unless it is one thing."""
+    return (
+        inner if re.fullmatch(r"(\w|∞)(<su[bp]>[^<]*</su[bp]>)?|\d+", inner.strip()) else f"({inner.strip()})"
+    )
+
+
+# In claims and captions: x^2, T^{-1/2}, |S - S*|_F, W_V, s_{i,21}; a longer name such as n_test_loss is none.
+SCRIPT = re.compile(
+    r"(?<![\w_])((?:[A-Za-z]{1,5}|\d+|[|)\]])\*?'?)"
+    r"((?:[_^](?:\{[^{}]*\}|\([^()]*\)|-?\d+(?:\.\d+)?(?![\w])|\*|[A-Za-z0-9]{1,5}(?![\w_])))+)"
+)
+
+
+def prose(text: str) -> str:
+    """Plain words with their powers and indices as HTML.
+
+    >>> prose("|S - S*|_F goes like T^{-1/2} & W_V, not n_test_loss")
+    '|S − S*|<sub>F</sub> goes like T<sup>−1/2</sup> &amp; W<sub>V</sub>, not n_test_loss'
+    """
+
+    def scripts(match: re.Match[str]) -> str:
+        found = match[1]
+        for sign, body in re.findall(r"([_^])(\{[^{}]*\}|\([^()]*\)|-?[\d.]*\d|\*|[A-Za-z0-9]+)", match[2]):
+            tag = "sub" if sign == "_" else "sup"
+            found += f"<{tag}>{body.strip('{}').replace('-', '−')}</{tag}>"
+        return found
+
+    return SCRIPT.sub(scripts, _escape(text)).replace(" - ", " − ")
