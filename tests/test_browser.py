@@ -1,20 +1,28 @@
 """The report and the live page in a real browser: no errors, everything moves, everything can be reached."""
 
+import dataclasses
 import importlib.util
 import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
+import xarray as xr
 
+from descentlab import experiment
 from descentlab.beacon import Beacon
 from descentlab.fleet import Here
 from descentlab.live import server
-from descentlab.paper import load
-from descentlab.reproduce import reproduce
+from descentlab.moving import Surface
+from descentlab.paper import Paper, Table, load
+from descentlab.report import write
+from descentlab.reproduce import section
 from descentlab.store import Store
+from descentlab.terminal import Overview
 from descentlab.watcher import Watcher
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -37,16 +45,35 @@ FLAGS = [
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 SIZES = {"phone": (375, 740), "desk": (1440, 900)}
+CLAIMS = ("excess_loss_in_T", "ood_excess_in_T", "value_direction_recovers", "heatmap_matches_teacher")
+CURVES = "#bilinear_teachers-tiny-figure-figure_2"
 MOVIE = "#bilinear_teachers-tiny-figure-figure_3 .moves"
+
+
+def hills(**data: xr.Dataset) -> list[Surface]:
+    """The excess loss over steps and seeds, as a landscape."""
+    loss = np.log10(next(iter(data.values()))["excess_loss"].transpose("step", "seed").values[1:])
+    step, seed = (np.arange(n, dtype=float) for n in loss.shape)
+    return [Surface("excess loss", step, seed, loss, "record", "seed")]
 
 
 @pytest.fixture(scope="module")
 def report(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of a small real run, with curves, matrices along training and tables."""
-    paper = load("bilinear_teachers")
-    out = tmp_path_factory.mktemp("report")
-    path, _ = reproduce([(paper, paper.preset("tiny"))], "tiny", 6, store.path, out, Here())
-    return path.parent
+    """A report of real runs: curves, matrices along training, a surface, a table, and claims of two kinds."""
+    whole = load("bilinear_teachers")
+    module = ModuleType(whole.module.__name__)
+    module.__dict__.update(vars(whole.module))
+    figures = {figure.name: figure for figure in whole.figures}
+    ends = Table(
+        "table_ends", "Excess loss at the end.", lambda **data: (["seeds"], [[6]]), figures["figure_2"].runs
+    )
+    module.__dict__["FIGURES"] = (
+        dataclasses.replace(figures["figure_2"], moving=hills), figures["figure_3"], ends,
+    )  # fmt: skip
+    module.__dict__["CLAIMS"] = tuple(claim for claim in whole.claims if claim.name in CLAIMS)
+    paper = Paper(whole.name, module)
+    done = section(paper, "tiny", paper.preset("tiny"), 6, store, Overview(store), Here())
+    return write([done], tmp_path_factory.mktemp("report")).parent
 
 
 @pytest.fixture(scope="module")
@@ -105,31 +132,68 @@ def test_pages_load_fit_and_are_readable(tab: Tab, report: Path, name: str):
     assert page.locator("h1").count() == 1
 
 
-def test_every_plot_is_drawn(tab: Tab, report: Path):
+def test_every_plot_is_drawn_and_its_words_are_neither_cut_nor_on_one_another(tab: Tab, report: Path):
     page = tab.open(report / "bilinear_teachers.html")
-    plates = page.locator("[data-plot]")
-    assert plates.count() >= 8
+    plates = page.locator("[data-plot], [data-moving]")
+    assert plates.count() == 4
     for i in range(plates.count()):
-        plates.nth(i).scroll_into_view_if_needed()
-        page.wait_for_function(f"document.querySelectorAll('[data-plot]')[{i}].classList.contains('drawn')")
-        assert plates.nth(i).locator(".main-svg").count() > 0
-        assert not plates.nth(i).locator("img.still").is_visible()
+        plate = plates.nth(i)
+        plate.scroll_into_view_if_needed()
+        page.wait_for_function(
+            f"document.querySelectorAll('[data-plot], [data-moving]')[{i}].classList.contains('drawn')"
+        )
+        assert plate.locator(".main-svg").count() > 0
+        assert not plate.locator(".still").is_visible()
+        wrong = plate.evaluate("""(plate) => {
+            const whole = plate.querySelector(".live").getBoundingClientRect(), found = [];
+            const words = Array.from(plate.querySelectorAll(
+                ".xtick text, .ytick text, .annotation-text, .legendtext, .cbaxis text")).filter((e) => e.textContent.trim());
+            const boxes = words.map((e) => [e.textContent, e.getBoundingClientRect()]);
+            for (const [text, box] of boxes)
+                if (box.left < whole.left - 1 || box.right > whole.right + 1 || box.bottom > whole.bottom + 1) found.push([text, "cut"]);
+            for (const [i, [one, a]] of boxes.entries())
+                for (const [other, b] of boxes.slice(i + 1)) {
+                    const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+                    const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+                    if (across > 2 && down > 4) found.push([one, other]);
+                }
+            return found;
+        }""")
+        assert wrong == []
 
 
-def test_a_plot_tells_its_numbers_under_the_pointer(tab: Tab, report: Path):
-    page = tab.open(report / "bilinear_teachers.html", "#bilinear_teachers-tiny-figure-figure_2")
-    figure = page.locator("#bilinear_teachers-tiny-figure-figure_2 [data-plot]")
-    page.wait_for_selector("#bilinear_teachers-tiny-figure-figure_2 .drawn")
-    drag = figure.locator(".nsewdrag").first
-    box = drag.bounding_box()
-    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
+def test_a_surface_is_drawn_and_turns(tab: Tab, report: Path):
+    page = tab.open(report / "bilinear_teachers.html", CURVES)
+    page.wait_for_selector(f"{CURVES} .moves.drawn")
+    eye = f"document.querySelector('{CURVES} .moves .live')._fullLayout.scene.camera.eye"
+    before = page.evaluate(eye)
+    box = page.locator(f"{CURVES} .moves .gl-container").first.bounding_box()
+    page.mouse.move(box["x"] + 150, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 250, box["y"] + 210, steps=5)
+    page.mouse.up()
+    page.wait_for_function(f"{eye}.x !== {before['x']}")
+
+
+def test_a_plot_tells_its_numbers_under_the_pointer_and_finds_ticks_where_it_is_zoomed(
+    tab: Tab, report: Path
+):
+    page = tab.open(report / "bilinear_teachers.html", CURVES)
+    page.wait_for_selector(f"{CURVES} [data-plot].drawn")
+    figure = page.locator(f"{CURVES} [data-plot]")
+    box = figure.locator(".nsewdrag").first.bounding_box()
     for share in (0.3, 0.45, 0.6, 0.75):
         page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] * share)
         page.wait_for_timeout(150)
         if figure.locator(".hovertext").count():
             break
-    assert figure.locator(".hovertext").count() > 0
+    assert "seeds" in figure.locator(".hovertext").first.inner_text()
     assert figure.get_by_role("button", name="Share").count() == 0
+    plot = f"document.querySelector('{CURVES} [data-plot] .live')"
+    printed = page.evaluate(f"{plot}.layout.xaxis.range")
+    for ends, mode in (([1.1, 1.4], "auto"), (printed, "array")):
+        page.evaluate(f"Plotly.relayout({plot}, {{'xaxis.range': {ends}}})")
+        page.wait_for_function(f"{plot}.layout.xaxis.tickmode === '{mode}'")
 
 
 def entries(page: Any) -> list[float]:
@@ -194,6 +258,8 @@ def test_claims_are_filtered_by_outcome(tab: Tab, report: Path):
     assert {row.get_attribute("data-outcome") for row in shown} == {"SUPPORTED"}
     page.get_by_role("button", name="All").click()
     assert all(row.is_visible() for row in rows.all())
+    page.locator(".counts a", has_text="REFUTED").click()
+    assert {row.get_attribute("data-outcome") for row in rows.all() if row.is_visible()} == {"REFUTED"}
 
 
 @everywhere
@@ -251,5 +317,34 @@ def test_the_live_page_follows_a_run(tab: Tab, tmp_path: Path):
         assert wide == 0
         page.goto("about:blank")
         httpd.shutdown()
-    # The run has no folder yet, which the page is told by a 404.
-    tab.wrong[:] = [text for text in tab.wrong if "404" not in text and "run/bowl-1" not in text]
+
+
+class Looks(Watcher):
+    """Looks at the page while a run goes on: its curve has what the latest checkpoint has."""
+
+    def __init__(self, page: Any) -> None:
+        self.page, self.seen = page, [0]
+
+    def progress(self, step: int, loss: float) -> None:
+        if step in (8, 16):
+            longer = f"document.querySelector('#curve').data?.[2].x.length > {self.seen[-1]}"
+            self.page.wait_for_function(longer)
+            self.seen.append(self.page.evaluate("document.querySelector('#curve').data[2].x.length"))
+
+
+def test_curves_on_the_live_page_grow_while_a_run_goes_on(
+    tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    store, paper = Store(tmp_path), load("sign_descent")
+    small = paper.preset("tiny").replace(d=60, s=8, m_k=10, m_v=10, n_test=20, steps=20)
+    monkeypatch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)
+    with server(store, 0) as httpd:
+        threading.Thread(target=httpd.serve_forever, args=(0.05,), daemon=True).start()
+        tab.page.goto(f"http://127.0.0.1:{httpd.server_address[1]}/")
+        looks = Looks(tab.page)
+        experiment.run(paper, small, 3, store, looks, keep_every=-1.0)
+        assert len(looks.seen) == 3
+        assert looks.seen[2] > looks.seen[1] > 0
+        assert tab.page.locator("#matrix .main-svg").count() > 0
+        tab.page.goto("about:blank")
+        httpd.shutdown()

@@ -265,7 +265,7 @@ def test_settings_come_with_meaning_and_derived_numbers(page: str):
 
 
 def test_a_changed_setting_is_marked_and_in_the_command(tmp_path: Path):
-    page = written(tmp_path, make_section(tmp_path / "store", chosen=DEFAULT.replace(n=50)))
+    page = written(tmp_path, make_section(tmp_path / "store", make_paper(FIGURES=()), DEFAULT.replace(n=50)))
     assert "(preset: 20)" in page
     assert "descentlab judge toy quick --set n=50 --seeds 5" in page
 
@@ -277,7 +277,7 @@ def test_provenance_names_versions_machine_and_how_to_open(page: str):
 
 
 def test_a_lost_manifest_is_told(tmp_path: Path):
-    section = make_section(tmp_path / "store")
+    section = make_section(tmp_path / "store", make_paper(FIGURES=()))
     (tmp_path / "store" / "toy-0.0001" / "run.json").unlink()
     assert "its run.json cannot be read" in written(tmp_path, section)
 

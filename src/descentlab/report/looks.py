@@ -125,8 +125,8 @@ def colorbar(bar: Any, mappable: Any) -> dict[str, Any]:
         "xref": "paper", "yref": "paper", "xpad": 0, "ypad": 0,
         "len": float(box.height if upright else box.width), "lenmode": "fraction",
         "x": float(box.x0 if upright else (box.x0 + box.x1) / 2), "xanchor": "left" if upright else "center",
-        "y": float((box.y0 + box.y1) / 2 if upright else box.y1), "yanchor": "middle" if upright else "top", "tickfont": {"size": tick_size(bar.ax.yaxis)},
-        "nticks": 5,
+        "y": float((box.y0 + box.y1) / 2 if upright else box.y1), "yanchor": "middle" if upright else "top",
+        "tickfont": {"size": tick_size(bar.ax.yaxis)}, "nticks": 5,
         "title": {"text": html(label), "side": "right" if upright else "bottom"},
     }  # fmt: skip
     if type(mappable.norm) is not Normalize:

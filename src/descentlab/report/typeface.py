@@ -23,12 +23,11 @@ def stylesheet() -> str:
     source = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{NAME}.ttf"
     options = subset.Options(flavor="woff", hinting=False, recalc_timestamp=False, drop_tables=["FFTM"])
     logging.getLogger("fontTools.subset").setLevel(logging.ERROR)
-    font = subset.load_font(source, options)
-    worker = subset.Subsetter(options)
-    worker.populate(unicodes=[sign for part in SIGNS for sign in part])
-    worker.subset(font)
-    buffer = io.BytesIO()
-    subset.save_font(font, buffer, options)
+    worker, buffer = subset.Subsetter(options), io.BytesIO()
+    with subset.load_font(source, options) as font:
+        worker.populate(unicodes=[sign for part in SIGNS for sign in part])
+        worker.subset(font)
+        subset.save_font(font, buffer, options)
     content = base64.b64encode(buffer.getvalue()).decode()
     return (
         f'@font-face {{ font-family: {NAME}; src: url("data:font/woff;base64,{content}") format("woff"); }}\n'
