@@ -5,7 +5,7 @@ Optimisers are compared at the same training loss: the record at which each firs
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 
 import numpy as np
 import xarray as xr
@@ -122,49 +122,37 @@ def at_least_noise(data: Datasets) -> Datasets:
     return {**data, "sign_0": run.assign(test_loss=run["test_loss"] + 2.0)}
 
 
-def claim(
-    name: str,
-    statement: str,
-    measure: Callable[..., Estimate],
-    predicts: Interval,
-    mutant: Mutant,
-    margin: str,
-    optimizers: tuple[str, ...] = ("gd", "sign"),
-) -> Claim:
-    """A claim about noisy MNIST."""
-    return Claim(
-        name, "Slides, noisy MNIST", f"On noisy MNIST, at training loss {FIT}, {statement}", measure,
-        predicts,
-        runs=runs(*optimizers), mutants=(mutant,), presets=PRESETS, margin=margin,
-    )  # fmt: skip
-
+claim = partial(Claim, cite="Slides, noisy MNIST", presets=PRESETS)
+WHERE = f"On noisy MNIST, at training loss {FIT}, "
 
 CLAIMS = (
     claim(
         "mnist_gd_generalises_better",
-        "the test loss of SignGD is at least 1.1 times that of GD.",
-        loss_ratio,
-        Interval(low=1.1),
-        in_place_of("sign", "gd"),
-        "The slides give no number; a tenth more is what anyone would call better.",
+        statement=WHERE + "the test loss of SignGD is at least 1.1 times that of GD.",
+        measure=loss_ratio,
+        predicts=Interval(low=1.1),
+        runs=runs("gd", "sign"),
+        mutants=(in_place_of("sign", "gd"),),
+        margin="The slides give no number; a tenth more is what anyone would call better.",
     ),
     claim(
         "mnist_gap_grows_with_noise",
-        "the gap between the test losses of SignGD and GD grows with the noise: its least-squares slope "
-        "against the logarithm of the noise is positive.",
-        growth,
-        Interval(low=0.0),
-        Mutant("a gap where there is least noise", alter=at_least_noise),
-        "Growth is a sign; no size of it is claimed.",
+        statement=WHERE + "the gap between the test losses of SignGD and GD grows with the noise: its "
+        "least-squares slope against the logarithm of the noise is positive.",
+        measure=growth,
+        predicts=Interval(low=0.0),
+        runs=runs("gd", "sign"),
+        mutants=(Mutant("a gap where there is least noise", alter=at_least_noise),),
+        margin="Growth is a sign; no size of it is claimed.",
     ),
     claim(
         "mnist_adam_matches_sign_descent",
-        "Adam's test loss is nearer to SignGD's than to GD's: (Adam - GD) / (SignGD - GD), both summed over "
-        "noises, is between 1/2 and 3/2.",
-        nearness,
-        Interval.around(1.0, 0.5),
-        in_place_of("adam", "gd"),
-        "Half way to GD is where Adam would be as near to the one as to the other.",
-        ("gd", "sign", "adam"),
+        statement=WHERE + "Adam's test loss is nearer to SignGD's than to GD's: (Adam - GD) / (SignGD - GD), "
+        "both summed over noises, is between 1/2 and 3/2.",
+        measure=nearness,
+        predicts=Interval.around(1.0, 0.5),
+        runs=runs("gd", "sign", "adam"),
+        mutants=(in_place_of("adam", "gd"),),
+        margin="Half way to GD is where Adam would be as near to the one as to the other.",
     ),
 )
