@@ -14,7 +14,7 @@ from descentlab.sources import _data, _files
 def test_what_reads_and_makes_real_data_counts_and_how_it_is_found_does_not():
     kernels = importlib.import_module("descentlab.papers.attention_kernels.transformer")
     names = [path.name for path in _data(_files(kernels))]
-    assert names == ["_pathfinder_kernel.py", "imdb.py", "pathfinder.py"]
+    assert names == ["_compiled.py", "_pathfinder_kernel.py", "imdb.py", "pathfinder.py"]
     noisy = importlib.import_module("descentlab.papers.sign_descent.mnist")
     assert [path.name for path in _data(_files(noisy))] == ["mnist.py"]
     theory = load("attention_kernels").module

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from descentlab.data import _pathfinder_kernel as kernel
-from descentlab.data import pathfinder
+from descentlab.data import _compiled, pathfinder
 from descentlab.data.pathfinder import BASELINE, HARD, Pathfinder, Scenes, generate, scenes
 from descentlab.errors import SettingError
 
@@ -221,9 +220,9 @@ def test_kernel_compiles_where_no_cache_can_be_written(monkeypatch: pytest.Monke
             raise RuntimeError("cannot cache function: no locator available")
         return njit(**options)
 
-    monkeypatch.setattr(kernel.numba, "njit", without_cache)
+    monkeypatch.setattr(_compiled.numba, "njit", without_cache)
 
-    @kernel.compiled
+    @_compiled.compiled
     def three() -> int:
         return 3
 

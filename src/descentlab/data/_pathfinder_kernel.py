@@ -7,29 +7,23 @@ Compiled code is kept on disk by this file's time stamp, so that all that it is 
 what other files set comes as an argument.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from inspect import unwrap
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
-import numba
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-TARGET_CONTRAST = 1.5
-DISTRACTOR_CONTRAST = 2.0
-STROKE_TRIALS = 3
-DISTRACTOR_TRIALS = 5
+from descentlab.data._compiled import compiled
+
+TARGET_CONTRAST, DISTRACTOR_CONTRAST = 1.5, 2.0
+STROKE_TRIALS, DISTRACTOR_TRIALS = 3, 5
 FREE = 0.3  # a cell of the mask up to this is free
 OVERLAP = 1.8  # a stroke is refused where its mask and the image's add up to this
-LEAST_WEIGHT = 1e-4
-LEAST_SHARE_FREE = 0.01
+LEAST_WEIGHT, LEAST_SHARE_FREE = 1e-4, 0.01
 
 PIVOT_Y, PIVOT_X, HEADING, Y, X = range(5)
 
-Function = TypeVar("Function", bound=Callable)
+Random, Grid, Snake = np.random.Generator, np.ndarray, np.ndarray
 
 
 class Tables(NamedTuple):
@@ -51,29 +45,20 @@ class Tables(NamedTuple):
     open: Bool[np.ndarray, " degree"]  # degrees at which seeds are tried at all
 
 
-def compiled(function: Function) -> Function:
-    """A function compiled at its first call, or loaded from disk where a cache can be written."""
-    plain = unwrap(function)  # without run-time type checks
-    try:
-        return cast(Function, numba.njit(cache=True, nogil=True)(plain))
-    except RuntimeError:  # no writable place for the cache
-        return cast(Function, numba.njit(nogil=True)(plain))
-
-
 @compiled
-def below(random: np.random.Generator, bound: int) -> int:
+def below(random: Random, bound: int) -> int:
     """A uniform whole number from 0 to `bound` - 1."""
     return int(random.random() * bound)
 
 
 @compiled
-def inside(image: np.ndarray, y: int, x: int) -> bool:
+def inside(image: Grid, y: int, x: int) -> bool:
     """Whether (y, x) is a pixel."""
     return 0 <= y < image.shape[0] and 0 <= x < image.shape[1]
 
 
 @compiled
-def copy(source: np.ndarray, target: np.ndarray) -> None:
+def copy(source: Grid, target: Grid) -> None:
     """Overwrite an image. A loop compiles much faster than a slice."""
     for i in range(source.shape[0]):
         for j in range(source.shape[1]):
@@ -87,7 +72,7 @@ def moved(y: int, x: int, step: np.ndarray) -> tuple[int, int]:
 
 
 @compiled
-def paste(image: np.ndarray, stamp: np.ndarray, y: int, x: int, contrast: float) -> None:
+def paste(image: Grid, stamp: Grid, y: int, x: int, contrast: float) -> None:
     """Lay a stamp with its middle at (y, x) onto an image: the larger value stays."""
     reach = stamp.shape[0] // 2
     for i in range(max(y - reach, 0), min(y + reach + 1, image.shape[0])):
@@ -96,7 +81,7 @@ def paste(image: np.ndarray, stamp: np.ndarray, y: int, x: int, contrast: float)
 
 
 @compiled
-def fits(mask: np.ndarray, stamp: np.ndarray, y: int, x: int) -> bool:
+def fits(mask: Grid, stamp: Grid, y: int, x: int) -> bool:
     """Whether the room of a stroke at (y, x) overlaps with none that is taken."""
     reach = stamp.shape[0] // 2
     for i in range(max(y - reach, 0), min(y + reach + 1, mask.shape[0])):
@@ -107,7 +92,7 @@ def fits(mask: np.ndarray, stamp: np.ndarray, y: int, x: int) -> bool:
 
 
 @compiled
-def crowding(mask: np.ndarray, y: int, x: int) -> float:
+def crowding(mask: Grid, y: int, x: int) -> float:
     """The largest value of the mask at (y, x) and its four neighbours."""
     most = mask[y, x]
     for i, j in ((y - 1, x), (y + 1, x), (y, x - 1), (y, x + 1)):
@@ -117,16 +102,7 @@ def crowding(mask: np.ndarray, y: int, x: int) -> float:
 
 
 @compiled
-def share_free(mask: np.ndarray) -> float:
-    """The fraction of cells that are free."""
-    free = 0
-    for value in mask.flat:
-        free += value <= FREE
-    return free / mask.size
-
-
-@compiled
-def has_room(mask: np.ndarray, room: np.ndarray, y: int, x: int) -> bool:
+def has_room(mask: Grid, room: np.ndarray, y: int, x: int) -> bool:
     """Whether all cells of a seed's room at (y, x) that are in the image are free."""
     for c in range(len(room)):
         i, j = y + room[c, 0], x + room[c, 1]
@@ -136,7 +112,7 @@ def has_room(mask: np.ndarray, room: np.ndarray, y: int, x: int) -> bool:
 
 
 @compiled
-def start(snake: np.ndarray, tables: Tables, degree: int, y: int, x: int) -> bool:
+def start(snake: Snake, tables: Tables, degree: int, y: int, x: int) -> bool:
     """Make a snake of one stroke, unless that leaves the image."""
     head = moved(y, x, tables.to_head[degree])
     pivot = moved(head[0], head[1], tables.to_pivot[degree])
@@ -146,7 +122,7 @@ def start(snake: np.ndarray, tables: Tables, degree: int, y: int, x: int) -> boo
 
 
 @compiled
-def seed(random: np.random.Generator, tables: Tables, mask: np.ndarray, snake: np.ndarray) -> bool:
+def seed(random: Random, tables: Tables, mask: Grid, snake: Snake) -> bool:
     """Start a snake at a uniform orientation and a uniform pixel with room for it."""
     for _ in range(STROKE_TRIALS):
         degree = below(random, tables.open.size)
@@ -169,7 +145,7 @@ def seed(random: np.random.Generator, tables: Tables, mask: np.ndarray, snake: n
 
 
 @compiled
-def seed_beside(random: np.random.Generator, tables: Tables, other: np.ndarray, snake: np.ndarray) -> bool:
+def seed_beside(random: Random, tables: Tables, other: Snake, snake: Snake) -> bool:
     """Start a snake at the seed distance from the start of another, wherever that is."""
     for _ in range(STROKE_TRIALS):
         degree = below(random, tables.open.size)
@@ -180,26 +156,13 @@ def seed_beside(random: np.random.Generator, tables: Tables, other: np.ndarray, 
 
 
 @compiled
-def settle(mask: np.ndarray, tables: Tables, snake: np.ndarray) -> None:
-    """Take the room of a snake's last stroke."""
-    paste(mask, tables.masks[snake[HEADING]], snake[Y], snake[X], 1.0)
+def lay(image: Grid, stamps: np.ndarray, snake: Snake, contrast: float) -> None:
+    """Draw a snake's last stroke, or take its room."""
+    paste(image, stamps[snake[HEADING]], snake[Y], snake[X], contrast)
 
 
 @compiled
-def show(image: np.ndarray, tables: Tables, snake: np.ndarray, contrast: float) -> None:
-    """Draw a snake's last stroke."""
-    paste(image, tables.lines[snake[HEADING]], snake[Y], snake[X], contrast)
-
-
-@compiled
-def extend(
-    random: np.random.Generator,
-    tables: Tables,
-    image: np.ndarray,
-    mask: np.ndarray,
-    snake: np.ndarray,
-    contrast: float,
-) -> bool:
+def extend(random: Random, tables: Tables, image: Grid, mask: Grid, snake: Snake, contrast: float) -> bool:
     """Add a stroke to a snake, the likelier the straighter and the freer, unless there is no room."""
     candidates = tables.candidates
     first = len(tables.angles) - len(candidates)
@@ -219,28 +182,17 @@ def extend(
             c += 1
         y, x = pivot_y + candidates[c, 0], pivot_x + candidates[c, 1]
         if fits(mask, tables.masks[first + c], y, x):
-            settle(mask, tables, snake)
+            lay(mask, tables.masks, snake, 1.0)
             snake[PIVOT_Y], snake[PIVOT_X] = pivot_y, pivot_x
             snake[HEADING], snake[Y], snake[X] = first + c, y, x
-            show(image, tables, snake, contrast)
+            lay(image, tables.lines, snake, contrast)
             return True
     return False
 
 
 @compiled
-def note(tables: Tables, snake: np.ndarray, point: np.ndarray, angles: np.ndarray, stroke: int) -> None:
-    """Record a snake's last stroke."""
-    point[0], point[1], angles[stroke] = snake[Y], snake[X], tables.angles[snake[HEADING]]
-
-
-@compiled
 def targets(
-    random: np.random.Generator,
-    tables: Tables,
-    image: np.ndarray,
-    mask: np.ndarray,
-    points: np.ndarray,
-    angles: np.ndarray,
+    random: Random, tables: Tables, image: Grid, mask: Grid, points: np.ndarray, angles: np.ndarray
 ) -> bool:
     """Draw the two target snakes on an empty image, unless one gets stuck."""
     snakes = np.empty((2, 5), np.int64)
@@ -253,30 +205,29 @@ def targets(
     for stroke in range(points.shape[1]):
         for s in range(2):
             if stroke == 0:
-                show(image, tables, snakes[s], TARGET_CONTRAST)
+                lay(image, tables.lines, snakes[s], TARGET_CONTRAST)
             elif not extend(random, tables, image, mask, snakes[s], TARGET_CONTRAST):
                 return False
-            note(tables, snakes[s], points[s, stroke], angles[s], stroke)
-    settle(mask, tables, snakes[1])  # not that of the first snake, as in the original
+            points[s, stroke, 0], points[s, stroke, 1] = snakes[s, Y], snakes[s, X]
+            angles[s, stroke] = tables.angles[snakes[s, HEADING]]
+    lay(mask, tables.masks, snakes[1], 1.0)  # not that of the first snake, as in the original
     return True
 
 
 @compiled
-def distractor(
-    random: np.random.Generator, tables: Tables, image: np.ndarray, mask: np.ndarray, length: int
-) -> bool:
+def distractor(random: Random, tables: Tables, image: Grid, mask: Grid, length: int) -> bool:
     """Draw a distractor where there is room, or leave the image and its mask as they are."""
     snake = np.empty(5, np.int64)
     for _ in range(DISTRACTOR_TRIALS):
-        if share_free(mask) < LEAST_SHARE_FREE or not seed(random, tables, mask, snake):
+        if np.mean(mask <= FREE) < LEAST_SHARE_FREE or not seed(random, tables, mask, snake):
             continue
         new_image, new_mask = image.copy(), mask.copy()
-        show(new_image, tables, snake, DISTRACTOR_CONTRAST)
+        lay(new_image, tables.lines, snake, DISTRACTOR_CONTRAST)
         strokes = 1
         while strokes < length and extend(random, tables, new_image, new_mask, snake, DISTRACTOR_CONTRAST):
             strokes += 1
         if strokes == length:
-            settle(new_mask, tables, snake)
+            lay(new_mask, tables.masks, snake, 1.0)
             copy(new_image, image)
             copy(new_mask, mask)
             return True
@@ -285,17 +236,11 @@ def distractor(
 
 @compiled
 def draw(
-    random: np.random.Generator,
-    tables: Tables,
-    distractor_length: int,
-    distractors: int,
-    image: np.ndarray,
-    points: np.ndarray,
-    angles: np.ndarray,
-) -> tuple[int, int]:
+    random: Random, tables: Tables, distractor_length: int, distractors: int,
+    image: Grid, points: np.ndarray, angles: np.ndarray,
+) -> tuple[int, int]:  # fmt: skip
     """Draw targets and distractors, record the targets' strokes, and return tries and distractors placed."""
-    mask = np.empty_like(image)
-    tries = 1
+    mask, tries = np.empty_like(image), 1
     while not targets(random, tables, image, mask, points, angles):
         tries += 1
     placed = 0
