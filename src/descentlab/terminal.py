@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LONG_SECONDS = 120
 QUIET_SECONDS = 10
-MANY_STEPS, MANY_DEAR_STEPS = 10**6, 10**5  # worth timing beforehand; dear ones go through data
+MANY_STEPS, MANY_DEAR_STEPS = 10**6, 10**4  # worth timing beforehand; dear ones go through data
 EARLY = 0.02  # of the work
 
 
@@ -52,6 +52,20 @@ class _Screen(View):
     def say(self, message: str) -> None:
         """A line on standard error."""
         self.console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+    def foretell(self, paper: "Paper", missing: "list[Settings]", seeds: int) -> None:
+        """Says about how long training takes here, where that is long."""
+        from descentlab.rollout import seconds_per_step
+
+        work = sum(p.steps for p in missing)  # type: ignore[attr-defined]
+        system = paper.system_of(missing[0])
+        if work * seeds < (MANY_STEPS if system.data is None else MANY_DEAR_STEPS):
+            return
+        system.require(missing[0])
+        self.say(f"timing {label(paper.name, missing[:1])} ...")
+        seconds = work * seconds_per_step(system, missing[0], seeds)
+        if seconds > LONG_SECONDS:
+            self.say(f"about {span(seconds)} of training on this machine; a stop loses a few seconds")
 
 
 class Bars(_Screen):
@@ -121,20 +135,19 @@ class Overview(_Screen):
         """Says beforehand what is to be done and, for long work, about how long it takes."""
         missing = [p for p in presets if self.store.seeds(identify(paper, p)) < seeds]
         self.say(f"{paper.name}: {len(presets)} runs, {len(presets) - len(missing)} of them in the store")
-        if not missing:
-            return
-        from descentlab.rollout import seconds_per_step
+        if missing:
+            self.foretell(paper, missing, seeds)
 
-        work = sum(p.steps for p in missing)  # type: ignore[attr-defined]
-        system = paper.system_of(missing[0])
-        if work * seeds < (MANY_STEPS if system.data is None else MANY_DEAR_STEPS):
-            return
-        self.say(f"timing {label(paper.name, missing[:1])} ...")
-        seconds = work * seconds_per_step(system, missing[0], seeds)
-        if seconds > LONG_SECONDS:
-            self.say(
-                f"about {seconds / 60:.0f} minutes of training on this machine; a stop loses a few seconds"
-            )
+
+def span(seconds: float) -> str:
+    """A long time in words.
+
+    >>> span(600), span(4e4), span(9e5)
+    ('10 minutes', '11 hours', '10 days')
+    """
+    units = (("days", 86_400), ("hours", 3600), ("minutes", 60))
+    unit, length = next((one for one in units if seconds >= 2 * one[1]), units[-1])
+    return f"{seconds / length:.0f} {unit}"
 
 
 def progress_of(tally: "Tally", running: list[dict[str, Any]], seconds: float) -> str:

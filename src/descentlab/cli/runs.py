@@ -27,8 +27,11 @@ def run(
     from descentlab.terminal import Bars, short
 
     found, settings = chosen(paper, preset, set_, steps, seeds)
+    place = Store(store)
     with Bars() as watcher:
-        result = experiment.run(found, settings, seeds, Store(store), watcher)
+        if place.seeds(experiment.identify(found, settings)) < seeds:
+            watcher.foretell(found, [settings], seeds)
+        result = experiment.run(found, settings, seeds, place, watcher)
     last = experiment.final(result.data)
     broken = experiment.diverged(result.data)
     if json_:
