@@ -683,3 +683,18 @@ def test_the_figure_shows_the_losses_that_are_judged():
     for i in range(3):
         np.testing.assert_allclose(image[7 * i : 7 * i + 7, :7].ravel(), example[i, 0])
         np.testing.assert_allclose(image[7 * i : 7 * i + 7, 7:].ravel(), example[i, 1])
+
+
+def test_seeds_that_never_fit_or_diverge_leave_gaps_in_the_figure():
+    data = made_up_runs(**AS_CLAIMED)
+    data["sign_3"]["training_loss"][2] = 0.6
+    data["adam_0"]["training_loss"][1, 2:] = np.nan
+    canvas = figures.draw(**data)
+    for ax in canvas.axes[2:]:
+        means = {
+            name: np.asarray(line.get_ydata())
+            for name, line in zip(figures.COLOURS, ax.lines[::2], strict=True)
+        }
+        assert np.isfinite(means["gd"]).all()
+        assert np.isnan(means["sign"]).tolist() == [False, False, False, True]
+        assert np.isnan(means["adam"]).tolist() == [True, False, False, False]

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from descentlab.claim import Claim, Datasets, Mutant
-from descentlab.estimate import Broken, Estimate, Interval, mean
+from descentlab.estimate import Estimate, Interval, check_finite, mean
 from descentlab.papers.sign_descent.mnist.runs import NOISES, TITLES, runs
 from descentlab.scaling import setting
 from descentlab.spread import Unsettled
@@ -27,8 +27,6 @@ def noises(data: Mapping[str, xr.Dataset]) -> np.ndarray:
 
 def fitted(run: xr.Dataset) -> np.ndarray:
     """Which seeds have brought their training loss to FIT."""
-    if not np.isfinite(run["training_loss"]).all():
-        raise Broken("a training loss is not finite.")
     return (run["training_loss"] <= FIT).any("step").values
 
 
@@ -49,6 +47,8 @@ def once_all_fit(measure: Callable[..., Estimate]) -> Callable[..., Estimate]:
 
     @wraps(measure)
     def found(**data: xr.Dataset) -> Estimate:
+        for run in data.values():
+            check_finite(run["training_loss"])
         late = {name: run["training_loss"] for name, run in data.items() if not fitted(run).all()}
         estimate = measure(**data)
         if not late:
