@@ -357,6 +357,16 @@ def test_every_byte_of_a_text_and_its_place_matter(kernel: str):
     assert np.abs(read(reader(), swapped, kernel) - whole).max() > 1e-6
 
 
+@by_kernel
+def test_an_empty_text_has_finite_logits_and_slopes(kernel: str):
+    def total(w: Any) -> Any:
+        return jnp.sum(w(*model.embedded_words(w, jnp.zeros(8, jnp.uint8)), kernel))
+
+    found, slopes = hastily(jax.value_and_grad(total))(reader())
+    assert np.isfinite(found)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(slopes))
+
+
 def test_pixels_and_patches_are_embedded_by_hand():
     w = reader()
     E = np.asarray(w.embedding)
@@ -1285,7 +1295,7 @@ def test_the_landscape_figure_has_queries_to_the_right_and_names_roughness():
     slope = xr.DataArray(np.linspace(-1, 1, 5), dims="along_Q")
     made["softmax"]["top_plane"] = (0 * made["softmax"]["top_plane"] + slope).transpose("seed", ...)
     canvas = figures.draw_landscapes(**made)
-    flat = [ax for ax in canvas.axes if ax.name != "3d"]
+    flat = [ax for ax in canvas.axes if ax.name != "3d" and ax.get_title()]  # the others are scales
     solid = [ax for ax in canvas.axes if ax.name == "3d"]
     assert [ax.get_title() for ax in flat] == [
         "softmax, random", "softmax, top eigenvectors", "Gaussian, random", "Gaussian, top eigenvectors",
@@ -1305,3 +1315,11 @@ def test_the_landscape_figure_has_queries_to_the_right_and_names_roughness():
         for plane in ("random_plane", "top_plane")
     ]
     assert [ax.get_title() for ax in solid] == expected
+
+
+def test_a_landscape_that_is_not_finite_says_so_beside_the_others():
+    made = landscapes(0.5, 0.1, points=5)
+    made["gaussian"]["random_plane"][0, 2, 2] = np.nan
+    titles = [ax.get_title() for ax in figures.draw_landscapes(**made).axes if ax.name == "3d"]
+    assert titles[2] == "not finite"
+    assert all(title.startswith("roughness") for title in titles[:2] + titles[3:])

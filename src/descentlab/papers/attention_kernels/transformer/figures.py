@@ -2,7 +2,10 @@
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import MaxNLocator
+from mpl_toolkits.mplot3d import Axes3D
 
 from descentlab.moving import Surface
 from descentlab.paper import Figure
@@ -12,6 +15,7 @@ from descentlab.plot import BLUE, VERMILION, band, legend, panels, style
 
 COLOURS = {"softmax": BLUE, "gaussian": VERMILION}
 STYLES = {"common": ("-", "preset's rate"), "larger": ((0, (3, 1.5)), "ten times that")}
+PLANES = {"random_plane": "random", "top_plane": "top eigenvectors"}  # directions
 SERIES = {
     "training_loss": "training loss", "test_loss": "test loss", "test_accuracy": "test accuracy",
 }  # fmt: skip
@@ -34,35 +38,43 @@ def draw_training(**runs: xr.Dataset) -> Canvas:
 @style()
 def draw_landscapes(**runs: xr.Dataset) -> Canvas:
     """Figure 3: the loss over both planes, contours and surfaces, first seed."""
-    figure, axes = panels(2, 4, (1.9, 1.9))
-    kinds = {"random_plane": "random", "top_plane": "top eigenvectors"}
+    figure, axes = panels(2, 4, (2.1, 1.9))
     for row, (kernel, title) in enumerate(KERNELS.items()):
-        for column, (which, words) in enumerate(kinds.items()):
+        for column, (which, words) in enumerate(PLANES.items()):
             plane = planes(runs[kernel], which)[0]
-            side = np.linspace(-1, 1, len(plane))
-            ax = axes[row, 2 * column]
-            ax.contourf(side, side, plane.T, levels=12, cmap="viridis")
-            ax.contour(side, side, plane.T, levels=12, colors="white", linewidths=0.3)
-            ax.set(
-                title=f"{title}, {words}",
-                xlabel="$W^Q$",
-                ylabel="$W^K$",
-                xticks=[-1, 0, 1],
-                yticks=[-1, 0, 1],
-            )
-            axes[row, 2 * column + 1].remove()
-            surface = figure.add_subplot(2, 4, 4 * row + 2 * column + 2, projection="3d")
-            surface.plot_surface(*np.meshgrid(side, side, indexing="ij"), plane, cmap="viridis", linewidth=0)
-            surface.set_title(f"roughness {roughness(plane):.2g}", fontsize="small")
-            surface.tick_params(labelsize=5, pad=-3)
+            flat, room = axes[row, 2 * column], axes[row, 2 * column + 1]
+            flat.set_title(f"{title}, {words}")
+            solid = figure.add_subplot(room.get_subplotspec(), projection="3d")
+            room.remove()
+            if np.isfinite(plane).all():
+                draw_plane(flat, solid, plane)
+            else:
+                solid.set_title("not finite", fontsize="small")
     return figure
+
+
+def draw_plane(flat: Axes, solid: Axes3D, plane: np.ndarray) -> None:
+    """A plane as contours, with a scale, and as a surface; its roughness above."""
+    side = np.linspace(-1, 1, len(plane))
+    filled = flat.contourf(side, side, plane.T, levels=12, cmap="viridis")
+    flat.contour(side, side, plane.T, levels=12, colors="white", linewidths=0.3)
+    flat.set(xlabel="$W^Q$", ylabel="$W^K$", xticks=[-1, 0, 1], yticks=[-1, 0, 1], aspect="equal")
+    scale = flat.figure.colorbar(filled, ax=flat, shrink=0.8, ticks=MaxNLocator(4))
+    scale.ax.tick_params(labelsize=6)
+    scale.outline.set_visible(False)
+    solid.plot_surface(*np.meshgrid(side, side, indexing="ij"), plane, cmap="viridis", linewidth=0)
+    solid.set_title(f"roughness {roughness(plane):.2g}", fontsize="small")
+    solid.tick_params(labelsize=5, pad=-3)
+    solid.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+    solid.set_xlabel("$W^Q$", fontsize=7, labelpad=-9)
+    solid.set_ylabel("$W^K$", fontsize=7, labelpad=-9)
+    solid.zaxis.set_major_locator(MaxNLocator(4))
 
 
 def surfaces(**runs: xr.Dataset) -> list[Surface]:
     """The loss over both planes with both kernels, first seed."""
-    kinds = {"random_plane": "random directions", "top_plane": "top eigenvectors"}
     found = []
-    for which, words in kinds.items():
+    for which, words in PLANES.items():
         for kernel, title in KERNELS.items():
             plane = planes(runs[kernel], which)[0]
             side = np.linspace(-1, 1, len(plane))
@@ -85,7 +97,8 @@ FIGURES = tuple(
     Figure(
         f"figure_3_{task}",
         f"Loss landscapes on {title} over a direction of W^Q and one of W^K, random and filter-normalised or "
-        "the top eigenvectors of the Hessian in each block; first seed.",
+        "the top eigenvectors of the Hessian in each block, from -1 to 1 times these; first seed. Colours "
+        "have a scale of their own in each panel.",
         draw_landscapes,
         runs=BOTH,
         claims=(f"gaussian_landscape_is_smoother_on_{task}",),
