@@ -1080,6 +1080,9 @@ def test_roughness_is_what_a_quadratic_leaves_over():
     assert 0.05 < mixed < 0.3
     assert claims.roughness(100 * (a * a + 0.1 * WAVES) - 7) == pytest.approx(mixed)
     assert claims.roughness(np.full((5, 5), 2.0)) == 0
+    # Rounding is not roughness.
+    rounded = np.float32(0.7) + np.float32(1e-7) * np.random.default_rng(0).normal(size=(5, 5))
+    assert claims.roughness(rounded.astype(np.float32).astype(float)) == 0
 
 
 def test_roughness_of_a_cube_is_known():
@@ -1203,6 +1206,14 @@ def test_smoother_is_the_logarithm_of_the_ratio_of_roughnesses():
         ends = [notes[f"{kernel}_{end}_eigenvalue_{x}"] for x in "QK" for end in ("least", "largest")]
         assert ends == [-1, 2, -3, 4]
     assert notes["softmax_negative_share"] > notes["gaussian_negative_share"]
+
+
+def test_flat_landscapes_are_not_compared():
+    made = landscapes(0.5, 0.1, points=5)
+    made["gaussian"]["random_plane"][2] = 0.7
+    verdict = judge(claims.SMOOTHER[0], made)
+    assert verdict.outcome == Outcome.BROKEN
+    assert verdict.reason == "the loss of seed 2 with gaussian attention is flat on the plane."
 
 
 def made_for(claim: Claim, good: bool) -> dict[str, xr.Dataset]:

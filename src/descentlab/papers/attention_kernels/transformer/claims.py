@@ -87,6 +87,9 @@ FASTER = tuple(
 # ---------------------------------------------------------------- landscapes
 
 
+FLAT = 1e-6  # what a constant moves by in single precision, over its size
+
+
 def roughness(plane: np.ndarray) -> float:
     """The share of a plane's standard deviation that no quadratic explains; 0 where it is flat."""
     a, b = np.meshgrid(*(np.linspace(-1, 1, n) for n in plane.shape), indexing="ij")
@@ -94,8 +97,8 @@ def roughness(plane: np.ndarray) -> float:
     values = plane.ravel()
     if not np.isfinite(values).all():
         raise Broken("the loss is not finite all over the plane.")
-    if np.ptp(values) <= 1e-12 * np.abs(values).max():
-        return 0.0  # what is left of a constant is rounding
+    if np.ptp(values) <= FLAT * np.abs(values).max():
+        return 0.0
     left = values - terms @ np.linalg.lstsq(terms, values, rcond=None)[0]
     return float(left.std() / values.std())
 
@@ -123,6 +126,11 @@ def smoother(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
     """log(roughness with softmax / roughness with Gaussian attention) on the random plane, by seed."""
     runs = {"softmax": softmax, "gaussian": gaussian}
     rough = {name: over_seeds(roughness, run, "random_plane") for name, run in runs.items()}
+    for name, found in rough.items():
+        if not found.all():
+            raise Broken(
+                f"the loss of seed {int(found.argmin())} with {name} attention is flat on the plane."
+            )
     notes = {}
     for name, run in runs.items():
         notes[f"{name}_roughness"] = float(rough[name].mean())
