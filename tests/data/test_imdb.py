@@ -147,8 +147,13 @@ def test_a_half_alone_leaves_the_other_missing(folder: Path, monkeypatch: pytest
     assert len(imdb.load("train")[0]) == 2 * EACH
     finding = look("imdb")
     assert (finding.status, finding.missing) == ("missing", ("imdb, test half",))
-    with pytest.raises(DataError, match=r"aclImdb_v1.tar.gz is missing.\n(.*\n)*.*`descentlab data imdb`"):
+    with pytest.raises(
+        DataError, match=r"aclImdb_v1.tar.gz is missing.\n(.*\n)*.*`descentlab data imdb`"
+    ) as no:
         imdb.load("test")
+    assert str(no.value).endswith(
+        "Instead, imdb_train.jsonl.xz and imdb_test.jsonl.xz, or the unpacked folder aclImdb, will do."
+    )
 
 
 @REAL

@@ -33,6 +33,7 @@ LABELS = {"neg": 0, "pos": 1}
 ARCHIVE = File(
     "imdb/aclImdb_v1.tar.gz", 84_125_825, "md5:7c2ac02c03563afcf9b574c7e56c153a",
     ("https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",),
+    "imdb_train.jsonl.xz and imdb_test.jsonl.xz, or the unpacked folder aclImdb,",
 )  # fmt: skip
 UNPACKED = "imdb/aclImdb"
 HALVES = {
