@@ -1183,6 +1183,7 @@ def landscapes(soft: float, gauss: float, points: int = 11, seeds: int = 4) -> d
             "random_plane": (dims, planes.astype(np.float32)), "top_plane": (dims, planes),
             "eigenvalues": (("seed", "block", "end"), ends),
             "training_loss": (("seed", "step"), np.ones((seeds, 3))),
+            "test_accuracy": (("seed", "step"), np.full((seeds, 3), [0.5, 0.6, 0.7])),
         }  # fmt: skip
         found[kernel] = xr.Dataset(data, {"seed": np.arange(seeds), "step": STEPS})
     return found
@@ -1205,7 +1206,16 @@ def test_smoother_is_the_logarithm_of_the_ratio_of_roughnesses():
         assert notes[f"{kernel}_roughness_top_plane"] == pytest.approx(np.mean(rough[kernel]), rel=1e-4)
         ends = [notes[f"{kernel}_{end}_eigenvalue_{x}"] for x in "QK" for end in ("least", "largest")]
         assert ends == [-1, 2, -3, 4]
+        assert notes[f"{kernel}_final_training_loss"] == 1.0
+        assert notes[f"{kernel}_final_test_accuracy"] == pytest.approx(0.7)
     assert notes["softmax_negative_share"] > notes["gaussian_negative_share"]
+
+
+def test_verdicts_on_landscapes_say_how_long_softmax_was_trained_and_are_given_anyway():
+    for name, share in (("imdb_landscape", 150 / 20_000), ("pathfinder_landscape_paper", 1.0)):
+        verdict = judge(claims.SMOOTHER[0], landscapes(0.5, 0.1), preset=tr.PRESETS[name])
+        assert verdict.outcome == Outcome.SUPPORTED
+        assert dict(verdict.assumptions) == {"softmax steps / 20,000": share}
 
 
 def test_flat_landscapes_are_not_compared():

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import xarray as xr
 
-from descentlab.claim import Claim, Datasets, Mutant
+from descentlab.claim import Assumption, Claim, Datasets, Mutant
 from descentlab.estimate import Broken, Estimate, Interval, mean
 from descentlab.papers.attention_kernels.transformer.runs import (
     BOTH,
@@ -136,6 +136,8 @@ def smoother(softmax: xr.Dataset, gaussian: xr.Dataset) -> Estimate:
         notes[f"{name}_roughness"] = float(rough[name].mean())
         notes[f"{name}_roughness_top_plane"] = float(over_seeds(roughness, run, "top_plane").mean())
         notes[f"{name}_negative_share"] = float(over_seeds(negative_share, run, "random_plane").mean())
+        for what in ("training_loss", "test_accuracy"):  # has there been anything learned?
+            notes[f"{name}_final_{what}"] = float(run[what].isel(step=-1).mean())
         for block, letter in enumerate("QK"):
             for end, word in enumerate(("least", "largest")):
                 value = run["eigenvalues"].isel(block=block, end=end).mean()
@@ -153,6 +155,13 @@ def with_waves(data: Datasets) -> Datasets:
     return {**data, "gaussian": run.assign(random_plane=plane + size * wave)}
 
 
+TRAINED = Assumption(
+    "softmax steps / 20,000",
+    lambda p: p.softmax_steps >= 20_000,
+    lambda p: p.softmax_steps / 20_000,
+    exact=False,
+)
+
 SMOOTHER = tuple(
     Claim(
         f"gaussian_landscape_is_smoother_on_{task}",
@@ -163,10 +172,12 @@ SMOOTHER = tuple(
         smoother,
         Interval(low=0.0),
         runs=BOTH,
+        assumes=(TRAINED,),
         mutants=(Mutant("Gaussian landscape with waves", alter=with_waves),),
         presets=presets(task, "landscape"),
         margin="An order; the figure gives no number. The notes have the plane of the top eigenvectors, the "
-        "share of points that curve down, and the extreme eigenvalues.",
+        "share of points that curve down, and the extreme eigenvalues. The paper trains for 20,000 steps "
+        "before.",
     )
     for task, title in TASKS.items()
 )

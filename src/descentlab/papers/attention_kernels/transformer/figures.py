@@ -59,6 +59,7 @@ def draw_plane(flat: Axes, solid: Axes3D, plane: np.ndarray) -> None:
     filled = flat.contourf(side, side, plane.T, levels=12, cmap="viridis")
     flat.contour(side, side, plane.T, levels=12, colors="white", linewidths=0.3)
     flat.set(xlabel="$W^Q$", ylabel="$W^K$", xticks=[-1, 0, 1], yticks=[-1, 0, 1], aspect="equal")
+    flat.plot(0, 0, ".", color="white", ms=3)  # the trained model
     scale = flat.figure.colorbar(filled, ax=flat, shrink=0.8, ticks=MaxNLocator(4))
     scale.ax.tick_params(labelsize=6)
     scale.outline.set_visible(False)
@@ -97,8 +98,8 @@ FIGURES = tuple(
     Figure(
         f"figure_3_{task}",
         f"Loss landscapes on {title} over a direction of W^Q and one of W^K, random and filter-normalised or "
-        "the top eigenvectors of the Hessian in each block, from -1 to 1 times these; first seed. Colours "
-        "have a scale of their own in each panel.",
+        "the top eigenvectors of the Hessian in each block, from -1 to 1 times these; first seed. The dot is "
+        "the trained model; colours have a scale of their own in each panel.",
         draw_landscapes,
         runs=BOTH,
         claims=(f"gaussian_landscape_is_smoother_on_{task}",),
