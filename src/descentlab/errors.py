@@ -13,6 +13,10 @@ class SettingError(UserError, ValueError):
     exit_code = 2
 
 
+class PaperError(UserError, TypeError):
+    """A module that is not a paper; the message says what it lacks."""
+
+
 class StoreError(UserError, RuntimeError):
     """An entry of the store that is damaged, truncated or foreign; the message names it."""
 

@@ -13,7 +13,7 @@ import xarray as xr
 
 from descentlab import campaign
 from descentlab.campaign import View
-from descentlab.claim import Claim, Verdict, judge_family
+from descentlab.claim import Claim, Mutant, Verdict, judge, judge_family
 from descentlab.errors import RunError
 from descentlab.fleet import Fleet, Here
 from descentlab.paper import Figure, Paper, Table
@@ -147,6 +147,22 @@ def verdicts(claims: list[Claim], preset: Settings, runs: Mapping[Settings, Run]
         preset=preset,
         runs_of=lambda claim: [runs[preset.replace(overrides)].id for overrides in claim.runs.values()],
     )
+
+
+def judge_mutant(
+    paper: Paper, claim: Claim, mutant: Mutant, preset: Settings, seeds: int, store: Store
+) -> Verdict:
+    """The verdict on a claim whose runs or data are those of a mutant, by itself; REFUTED if it is sound.
+
+    Assumptions are left out: a mutant may well be outside of them.
+    """
+    presets = {
+        name: preset.replace({**overrides, **mutant.settings, **mutant.runs.get(name, {})})
+        for name, overrides in claim.runs.items()
+    }
+    runs = complete(paper, list(presets.values()), seeds, store)
+    data = {name: runs[own].data for name, own in presets.items()}
+    return judge(claim, mutant.alter(data) if mutant.alter else data)
 
 
 def final(data: xr.Dataset) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 A paper is a module of `descentlab.papers` (a folder once it is long) with PAPER, Preset,
 PRESETS, make_task, sample, predict, dynamics, probes, records, CLAIMS, FIGURES and DEVIATIONS.
+It may lie in a folder of one's own (papers/__init__.py).
 
 An experiment with a setting of its own, such as one on real data, is a branch: a folder inside the paper's
 with Preset, PRESETS, LOSS, make_task, dynamics, probes, records, and if rows share data, `data` and
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import descentlab.papers
 from descentlab import sources
 from descentlab.claim import Claim
+from descentlab.errors import PaperError
 from descentlab.preset import Settings
 from descentlab.scaling import Grid
 
@@ -104,7 +106,7 @@ class Paper:
         )
         missing = [what for what in needed.split() if not hasattr(self.module, what)]
         if missing:
-            raise TypeError(f"paper {self.name} lacks {', '.join(missing)}.")
+            raise PaperError(f"paper {self.name} ({self.module.__file__}) lacks {', '.join(missing)}.")
 
     def _repr_html_(self) -> str:
         from descentlab import notebook
@@ -216,8 +218,9 @@ class Paper:
 
 
 def names() -> list[str]:
-    """The names of all papers."""
-    return sorted(m.name for m in pkgutil.iter_modules(descentlab.papers.__path__))
+    """The names of all papers; a module whose name begins with an underscore is none."""
+    found = pkgutil.iter_modules(descentlab.papers.__path__)
+    return sorted(module.name for module in found if not module.name.startswith("_"))
 
 
 @cache

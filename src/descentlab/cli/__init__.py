@@ -1,4 +1,4 @@
-"""The command line: papers, run, judge, sweep, reproduce, report, figures, view, doctor, data.
+"""The command line: papers, run, judge, sweep, reproduce, report, figures, view, doctor, data, new.
 
 Results go to standard output, as text or with --json as one JSON document; progress and
 messages go to standard error. Exit codes: 0 done, 1 something is BROKEN, 2 wrong usage,
@@ -11,6 +11,7 @@ import typer
 
 from descentlab.cli.about import doctor, papers
 from descentlab.cli.data import data
+from descentlab.cli.new import new
 from descentlab.cli.output import fail
 from descentlab.cli.reports import figures, report, reproduce, view
 from descentlab.cli.runs import judge, run, sweep
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (papers, run, judge, sweep, reproduce, report, figures, view, doctor, data):
+for command in (papers, run, judge, sweep, reproduce, report, figures, view, doctor, data, new):
     app.command()(command)
 
 
