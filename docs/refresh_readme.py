@@ -1,86 +1,84 @@
-"""Writes README's verdict tables and picture anew from the store, running what it lacks.
+"""Records verdicts and pictures anew from the store, running what it lacks, and writes README's tables.
 
-make readme
+make readme                                  all papers
+python docs/refresh_readme.py sign_descent   one paper; the others stay as they are recorded
+
+It writes docs/recorded/PAPER.PRESET.json, pictures into docs/images/PAPER/, and what README has of both.
 """
 
+import argparse
+import io
+import json
 import re
-from collections import Counter
 from pathlib import Path
 
-from descentlab import Outcome, Store, experiment, paper
-from descentlab.claim import Verdict
+import verdict_tables
+from PIL import Image
+
+from descentlab import Store, paper
 from descentlab.fleet import Processes
 from descentlab.paper import Figure, Paper
 from descentlab.plot import save
-from descentlab.report.number import interval, number
+from descentlab.report import Section
+from descentlab.report.tables import as_json
+from descentlab.reproduce import section
 from descentlab.terminal import Overview
 
 ROOT = Path(__file__).parents[1]
-PICTURES = {
+IMAGES = ROOT / "docs/images"
+README_PICTURES = {
     ("sign_descent", "figure_all_stages"): "stages",
     ("sign_descent", "figure_generalisation"): "generalisation",
 }
-SHOWN = (Outcome.SUPPORTED, Outcome.REFUTED, Outcome.UNDECIDED)
+STUDIES = {"sign_descent": ("generalisation",)}  # whose pictures README has
 SEEDS = 8
+MARKS = re.compile(r"(<!-- verdicts -->\n).*(\n<!-- end of verdicts -->)", re.DOTALL)
 
 
-def row(verdict: Verdict) -> str:
-    """A line of a paper's table."""
-    measured = f"{number(verdict.value)} {interval(verdict.low, verdict.high)}"
-    predicted = interval(verdict.predicts.low, verdict.predicts.high)
-    return f"| `{verdict.claim}` | {verdict.outcome} | {measured} | {predicted} |"
+def draw(found: Section) -> None:
+    """The section's figures as pictures for pages: WebP without loss, and PNG for README."""
+    folder = IMAGES / found.paper.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in found.paper.figures_of(found.preset_name):
+        if not isinstance(figure, Figure):
+            continue
+        data = {name: found.runs[found.preset.replace(own)].data for name, own in figure.runs.items()}
+        canvas = figure.draw(**data)
+        if file := README_PICTURES.get((found.paper.name, figure.name)):
+            save(canvas, IMAGES / f"{file}.png")
+        picture = io.BytesIO()
+        save(canvas, picture, "png")
+        Image.open(picture).convert("RGB").quantize(256).save(folder / f"{figure.name}.webp", lossless=True)
 
 
-def names(verdicts: list[Verdict], outcome: Outcome) -> str:
-    """The claims with an outcome, or how many they are where that is what one expects."""
-    found = [f"`{v.claim}`" for v in verdicts if v.outcome == outcome]
-    return str(len(found)) if outcome == Outcome.SUPPORTED else ", ".join(found) or "none"
+def record(one: Paper, view: Overview) -> None:
+    """Keeps verdicts and pictures of a paper at quick scale, and of what is reproduced along with it."""
+    for name in ("quick", *one.along_with("quick")):
+        found = section(one, name, one.preset(name), SEEDS, Store(), view, Processes())
+        text = json.dumps(as_json(found), indent=1)
+        (verdict_tables.RECORDED / f"{one.name}.{name}.json").write_text(text + "\n")
+        draw(found)
+    for name in STUDIES.get(one.name, ()):
+        draw(section(one, name, one.preset(name), SEEDS, Store(), view, Processes()))
 
 
-def tables(judged: dict[str, list[Verdict]]) -> str:
-    """One line a paper, then every claim of it, folded."""
-    lines = ["| paper | supported | refuted | undecided |", "| --- | --- | --- | --- |"]
-    lines += [f"| `{name}` | {' | '.join(names(own, o) for o in SHOWN)} |" for name, own in judged.items()]
-    for name, own in judged.items():
-        counts = Counter(v.outcome for v in own)
-        summary = ", ".join(f"{counts[o]} {o}" for o in SHOWN if counts[o])
-        lines += [
-            "",
-            f"<details><summary><code>{name}</code>: all {len(own)} claims ({summary})</summary>",
-            "",
-        ]
-        lines += ["| claim | verdict | measured, 95 % interval | predicted |", "| --- | --- | --- | --- |"]
-        lines += [row(verdict) for verdict in own]
-        lines += ["", "</details>"]
-    return "\n".join(lines)
-
-
-def draw(one: Paper, view: Overview) -> None:
-    """The paper's pictures in README."""
-    for figure in one.figures:
-        preset = one.preset(figure.presets[0] if figure.presets else "quick")
-        file = PICTURES.get((one.name, figure.name))
-        if file and isinstance(figure, Figure):
-            runs = experiment.gather(one, preset, [figure], SEEDS, Store(), view, Processes())
-            canvas = figure.draw(**experiment.datasets(figure, preset, runs))
-            save(canvas, ROOT / f"docs/images/{file}.png")
+def write_readme() -> None:
+    """Replaces what stands between README's markers."""
+    readme = ROOT / "README.md"
+    tables = verdict_tables.readme(verdict_tables.recorded())
+    readme.write_text(MARKS.sub(lambda marks: marks[1] + tables + marks[2], readme.read_text()))
 
 
 def main() -> None:
-    """Judges every paper at quick scale and replaces what stands between README's markers."""
-    judged = {}
+    """Records the papers that are named, or all."""
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("papers", nargs="*", metavar="PAPER", help="papers to record; all if none is named")
+    names = words.parse_args().papers or paper.names()
+    verdict_tables.RECORDED.mkdir(exist_ok=True)
     with Overview(Store()) as view:
-        for one in (paper.load(name) for name in paper.names()):
-            for name in ("quick", *one.along_with("quick")):
-                found = experiment.judge_paper(one, name, one.preset(name), SEEDS, Store(), view, Processes())
-                judged[one.name if name == "quick" else f"{one.name} {name}"] = found
-            draw(one, view)
-    readme = ROOT / "README.md"
-    between = f"<!-- verdicts -->\n{tables(judged)}\n<!-- end of verdicts -->"
-    text = re.sub(
-        r"<!-- verdicts -->.*<!-- end of verdicts -->", lambda _: between, readme.read_text(), flags=re.DOTALL
-    )
-    readme.write_text(text)
+        for name in names:
+            record(paper.load(name), view)
+    write_readme()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,248 @@
+"""The pages that are written when the site is built (a hook of MkDocs): papers, the API, examples, navigation.
+
+All by discovery: a new paper, decision or document has its page without being listed anywhere.
+"""
+
+import ast
+import html
+import importlib
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
+
+import descentlab
+from descentlab import paper
+from descentlab.claim import Claim
+from descentlab.paper import Figure, Paper, Study, Table
+from descentlab.preset import allowed, fields
+from descentlab.report.number import number
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+
+import verdict_tables  # noqa: E402
+from docstrings import escaped  # noqa: E402
+
+# What comes first, in this order; every further page of docs/ follows.
+GUIDE = ("tour.md", "adding_a_paper.md", "verdicts.md", "sweeps.md", "cluster.md", "data.md", "report.md")
+# Modules beside the nouns whose functions one writes claims and papers with.
+MODULES = {
+    "Measuring": ("estimate", "law", "rival", "scaling", "ready"),
+    "Papers": ("preset", "objective", "dynamics", "staged", "flow", "probe", "paper", "plot"),
+    "Running": ("experiment", "sweep", "store"),
+}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The navigation."""
+    there = {path.name for path in DOCS.glob("*.md")} - {"index.md"}
+    guide = [name for name in GUIDE if name in there]
+    decisions = sorted(path.name for path in (DOCS / "decisions").glob("*.md"))
+    config.nav = [
+        {"Home": "index.md"},
+        {"Guide": [*guide, *sorted(there - set(guide)), "examples.md"]},
+        {"Papers": ["papers/index.md", *(f"papers/{name}.md" for name in shipped())]},
+        {"API": ["api/index.md", *(f"api/{title.lower()}.md" for title in MODULES)]},
+        {"Project": ["contributing.md", "changelog.md", {"Decisions": [f"decisions/{d}" for d in decisions]}]},
+    ]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """The pages that are not files of docs/."""
+    pages = {"papers/index.md": papers_page(), "api/index.md": nouns_page(), "examples.md": examples_page()}
+    pages |= {f"papers/{name}.md": paper_page(paper.load(name)) for name in shipped()}
+    pages |= {f"api/{title.lower()}.md": modules_page(title, own) for title, own in MODULES.items()}
+    for name in ("contributing", "changelog"):
+        text = (DOCS.parent / f"{name.upper()}.md").read_text()
+        pages[f"{name}.md"] = text.replace("](docs/", "](")
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Where a page asks for the verdicts, they stand."""
+    if "<!-- verdicts -->" not in markdown:
+        return markdown
+    return markdown.replace("<!-- verdicts -->", linked(verdict_tables.overview(verdict_tables.recorded())))
+
+
+def on_post_page(output: str, page: Page, **_: Any) -> str:
+    """Pages load nothing from elsewhere: what searches without a server is a script of ours."""
+    own = get_relative_url("offline_search.js", page.url)
+    return output.replace("https://unpkg.com/iframe-worker/shim", own)
+
+
+def shipped() -> list[str]:
+    """The papers of the package: one's own have no page here."""
+    home = Path(inspect.getfile(descentlab)).parent / "papers"
+    return [name for name in paper.names() if (home / name).exists() or (home / f"{name}.py").exists()]
+
+
+def linked(table: str) -> str:
+    """A table whose papers lead to their pages."""
+    for name in shipped():
+        table = table.replace(f"| `{name}", f"| [`{name}`](papers/{name}.md)`", 1).replace(")``", ")")
+    return table
+
+
+# ---------------------------------------------------------------- papers
+
+
+def papers_page() -> str:
+    """All papers, with what the lab says of them."""
+    lines = ["# Papers", "", "| paper | module | claims at quick scale |", "| --- | --- | --- |"]
+    for one in map(paper.load, shipped()):
+        judged = verdict_tables.recorded(one.name)
+        said = "; ".join(verdict_tables.counts(j) for j in judged if j["preset"] == "quick") or "not recorded"
+        lines.append(f"| [{one.about.title}]({one.name}.md). {one.about.citation.rstrip('.')} | `{one.name}` | {said} |")
+    return "\n".join(lines)
+
+
+def paper_page(one: Paper) -> str:
+    """Setting, verdicts, figures, deviations and settings of a paper."""
+    about = escaped(inspect.getdoc(one.module) or "")
+    heading, _, setting = about.partition("\n")
+    judged = verdict_tables.recorded(one.name)
+    parts = [
+        f"# {heading.rstrip('.')}",
+        f"*{one.about.title}.* {one.about.citation.rstrip('.')}. Module `descentlab.papers.{one.name}`.",
+        "```shell\n" + f"descentlab judge {one.name} --seeds 8\ndescentlab reproduce {one.name}\n" + "```",
+        "## Setting",
+        setting.strip(),
+        "## Verdicts",
+        *(part for document in judged for part in verdicts(one, document)),
+    ]
+    if not judged:
+        parts.append("None is recorded; `make readme` records them.")
+    parts += ["## Figures", *drawings(one), "## Deviations", *deviations(one)]
+    parts += ["## Presets", *presets(one)]
+    return "\n\n".join(parts) + "\n"
+
+
+def verdicts(one: Paper, judged: verdict_tables.Judged) -> list[str]:
+    """The verdicts at a preset: a table, then each claim with what it means."""
+    claims = {claim.name: claim for claim in one.claims}
+    known = [found for found in judged["claims"] if found["claim"] in claims]
+    lines = ["| claim | verdict | measured, 95 % interval | predicted |", "| --- | --- | --- | --- |"]
+    for found in known:
+        numbers = f"{verdict_tables.measured(found)} | {verdict_tables.predicted(found)}"
+        lines.append(f"| [`{found['claim']}`](#{found['claim']}) | {badge(found)} | {numbers} |")
+    command = f"`descentlab judge {one.name} {judged['preset']} --seeds {judged['seeds']}`"
+    return [
+        f"### At preset {judged['preset']}",
+        f"Recorded from {command}: {verdict_tables.counts(judged)}.",
+        "\n".join(lines),
+        *(statement(claims[found["claim"]], found) for found in known),
+    ]
+
+
+def badge(found: dict[str, Any]) -> str:
+    """An outcome in its colour."""
+    return f'<span class="verdict {found["outcome"]}">{found["outcome"].replace("_", " ")}</span>'
+
+
+def statement(claim: Claim, found: dict[str, Any]) -> str:
+    """A claim in words, with its margin, assumptions and mutants."""
+    lines = [f'<a id="{claim.name}"></a>**`{claim.name}`** ({escaped(claim.cite)}) {badge(found)}  ']
+    lines.append(escaped(claim.statement))
+    if found.get("reason"):
+        lines.append(f"*{escaped(found['outcome'])}: {escaped(found['reason'])}.*")
+    assumes = ", ".join(f"`{one.name}`" + ("" if one.exact else " (measured)") for one in claim.assumes)
+    details = [
+        f"Margin: {escaped(claim.margin)}",
+        *([f"Assumes {assumes}."] if assumes else []),
+        f"Must refute: {escaped(', '.join(mutant.name for mutant in claim.mutants))}.",
+    ]
+    return "\n".join([*lines, "", " ".join(details)])
+
+
+def drawings(one: Paper) -> list[str]:
+    """The pictures that are recorded, and what else can be drawn."""
+    shown, named = [], []
+    for figure in one.figures:
+        file = DOCS / "images" / one.name / f"{figure.name}.webp"
+        words = f"`{figure.name}`: {html.escape(figure.caption)}"
+        if isinstance(figure, Figure) and file.exists():
+            source = f"../images/{one.name}/{file.name}"
+            picture = f"![{html.escape(figure.name)}]({source}){{ loading=lazy }}"
+            shown.append(f"<figure markdown>\n{picture}\n<figcaption markdown>{words}</figcaption>\n</figure>")
+        else:
+            named.append(f"- {words}" + (" (table)" if isinstance(figure, Table) else ""))
+    if named:
+        shown += [f"`descentlab figures {one.name}` draws:" if not shown else "Also:", "\n".join(named)]
+    return shown
+
+
+def deviations(one: Paper) -> list[str]:
+    """Where the module departs from the paper."""
+    return ["\n".join(f"- **{escaped(d.subject)}**: {escaped(d.reason)}" for d in one.deviations)]
+
+
+def presets(one: Paper) -> list[str]:
+    """The settings with their values at the paper's own presets, then studies and branches by name."""
+    own = dict(one.module.PRESETS)
+    lines = [f"| setting | {' | '.join(f'`{name}`' for name in own)} | meaning | takes |"]
+    lines.append("| --- |" + " --- |" * (len(own) + 2))
+    for f in fields(next(iter(own.values()))):
+        values = " | ".join(f"`{cell(getattr(preset, f.name))}`" for preset in own.values())
+        lines.append(f"| `{f.name}` | {values} | {cell(f.metadata['doc'])} | {cell(allowed(f))} |")
+    found = ["\n".join(lines)]
+    rest = [name for name in one.presets if name not in own and name not in one.studies]
+    if rest:
+        found.append("Experiments with settings of their own: " + ", ".join(f"`{name}`" for name in rest) + ".")
+    if one.studies:
+        studies: list[Study] = list(one.studies.values())
+        found.append("Studies (`descentlab sweep`, `judge` or `reproduce --scale`):")
+        found.append("\n".join(f"- `{study.name}`: {escaped(study.doc)}" for study in studies))
+    return found
+
+
+def cell(value: Any) -> str:
+    """A value as a cell of a table."""
+    text = number(value) if isinstance(value, float) else str(value)
+    return escaped(text).replace("|", "\\|") or " "
+
+
+# ---------------------------------------------------------------- API and examples
+
+
+def nouns_page() -> str:
+    """The public nouns, by the module they come from."""
+    nouns: dict[str, list[str]] = {}
+    for name, home in descentlab._HOME.items():
+        nouns.setdefault(f"descentlab.{home}", []).append(name)
+    parts = ["# The nouns", "`from descentlab import ...` gives these."]
+    for module, names in sorted(nouns.items()):
+        parts += [f"## {module.rpartition('.')[2]}", summary(module)]
+        parts += [f"::: {module}.{name}" for name in names]
+    return "\n\n".join(parts)
+
+
+def summary(module: str) -> str:
+    """The first line of a module's docstring."""
+    return escaped((inspect.getdoc(importlib.import_module(module)) or "").partition("\n")[0])
+
+
+def modules_page(title: str, modules: tuple[str, ...]) -> str:
+    """Some modules whole."""
+    options = "\n    options:\n      heading_level: 2\n      show_root_full_path: true"
+    return "\n\n".join([f"# {title}", *(f"::: descentlab.{name}{options}" for name in modules)])
+
+
+def examples_page() -> str:
+    """The scripts in examples/, as they are."""
+    parts = ["# Examples", "Scripts that run as they are; `make examples` runs them all."]
+    for path in sorted((DOCS.parent / "examples").glob("*.py")):
+        text = path.read_text()
+        about = ast.get_docstring(ast.parse(text)) or ""
+        parts += [f"## {path.stem.replace('_', ' ').capitalize()}", about.partition("\n\n")[0]]
+        parts.append(f"```python title=\"examples/{path.name}\"\n{text}```")
+    return "\n\n".join(parts)
