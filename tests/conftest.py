@@ -1,8 +1,10 @@
 """One store and one compilation cache for the whole test run; JAX under strict promotion."""
 
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 # The workers of pytest-xdist share the cores: one device each.
@@ -34,3 +36,34 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     return Store(Path(shared) / "store")
+
+
+History = Callable[[Store], dict[str, list[list[int]]]]
+Agree = Callable[[Store, Store, Iterable[str]], None]
+
+
+@pytest.fixture(scope="session")
+def history() -> History:
+    """Gives the seeds of each run of a store, in the portions in which they were computed."""
+
+    def portions(store: Store) -> dict[str, list[list[int]]]:
+        found = {run: store.manifest(run) for run in store.ids()}
+        return {run: [part["seeds"] for part in one["history"]] for run, one in found.items() if one}
+
+    return portions
+
+
+@pytest.fixture(scope="session")
+def agree() -> Agree:
+    """Asserts that two stores hold the same numbers of some runs."""
+
+    def compare(a: Store, b: Store, names: Iterable[str]) -> None:
+        for name in names:
+            one, other = a.read(name), b.read(name)
+            assert one is not None
+            assert other is not None
+            assert set(one.variables) == set(other.variables)
+            for variable in one.variables:
+                np.testing.assert_allclose(one[variable], other[variable], rtol=1e-12, err_msg=str(variable))
+
+    return compare

@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,8 @@ from descentlab.work import Task, identify, plan
 PAPER = load("bilinear_teachers")
 BASE = PAPER.preset("tiny").replace(detail=False, steps=10)
 PRESETS: list[Settings] = list(cells(BASE, [axis("activation=identity,relu"), axis("eta=0.1,0.2")]).flat)
+NAMES = [identify(PAPER, preset) for preset in PRESETS]
 SEEDS = 2
-
-
-def history(store: Store) -> dict[str, list[list[int]]]:
-    found = {run: store.manifest(run) for run in store.ids()}
-    return {run: [one["seeds"] for one in manifest["history"]] for run, manifest in found.items() if manifest}
-
-
-def agree(a: Store, b: Store, presets: list[Settings]) -> None:
-    for preset in presets:
-        one, other = (store.read(identify(PAPER, preset)) for store in (a, b))
-        assert one is not None
-        assert other is not None
-        assert set(one.variables) == set(other.variables)
-        for variable in one.variables:
-            np.testing.assert_allclose(one[variable], other[variable], rtol=1e-12, err_msg=str(variable))
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +46,16 @@ def fleet() -> Iterator[Cluster]:
             yield found
 
 
-def test_a_cluster_computes_what_this_process_does(fleet: Cluster, here: Store, tmp_path: Path):
+def test_a_cluster_computes_what_this_process_does(
+    fleet: Cluster, here: Store, tmp_path: Path, agree: Callable[..., None], history: Callable[[Store], dict]
+):
     assert isinstance(fleet, Fleet)
     assert fleet.size() == 2
     store = Store(tmp_path / "store")
     tally = campaign.complete(PAPER, PRESETS, SEEDS, store, fleet)
     assert (tally.done, tally.failed) == (4, {})
-    agree(store, here, PRESETS)
-    assert history(store) == {identify(PAPER, preset): [[0, SEEDS]] for preset in PRESETS}
+    agree(store, here, NAMES)
+    assert history(store) == {name: [[0, SEEDS]] for name in NAMES}
     assert burning(store) == []
     assert list((store.path / WORK).iterdir()) == []
     assert store.problems() == []
@@ -76,7 +64,12 @@ def test_a_cluster_computes_what_this_process_does(fleet: Cluster, here: Store, 
 
 
 def test_workers_that_do_not_see_the_store_send_what_they_computed(
-    fleet: Cluster, here: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fleet: Cluster,
+    here: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    agree: Callable[..., None],
+    history: Callable[[Store], dict],
 ):
     store = Store(tmp_path / "store")
     # Where the workers look for a sign of the caller there is none.
@@ -87,8 +80,8 @@ def test_workers_that_do_not_see_the_store_send_what_they_computed(
     assert list(tally.failed) == [bad]
     assert tally.failed[bad].startswith("TypeError: ")
     assert store.failure(identify(PAPER, bad)) == tally.failed[bad]
-    agree(store, here, PRESETS[:2])
-    assert history(store) == {identify(PAPER, preset): [[0, SEEDS]] for preset in PRESETS[:2]}
+    agree(store, here, NAMES[:2])
+    assert history(store) == {name: [[0, SEEDS]] for name in NAMES[:2]}
     assert not (store.path / WORK).exists(), "a worker wrote to the store"
 
 
@@ -215,12 +208,14 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
 
 
 @pytest.mark.parametrize("slurm", [STARTS], indirect=True, ids=["starts"])
-def test_batch_jobs_compute_what_this_process_does(slurm: str, here: Store, tmp_path: Path):
+def test_batch_jobs_compute_what_this_process_does(
+    slurm: str, here: Store, tmp_path: Path, agree: Callable[..., None]
+):
     store = Store(tmp_path / "store")
     with connect(slurm) as fleet:
         tally = campaign.complete(PAPER, PRESETS[:1], SEEDS, store, fleet)
     assert (tally.done, tally.failed) == (1, {}), (tmp_path / "job.log").read_text()
-    agree(store, here, PRESETS[:1])
+    agree(store, here, NAMES[:1])
     assert "--mem=2G" in (tmp_path / "job.sh").read_text()
 
 

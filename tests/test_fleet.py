@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from descentlab import campaign
@@ -37,21 +36,6 @@ SEEDS = 2
 def done(fleet: Fleet, store: Store, presets: list[Settings]) -> list[Result]:
     tasks = plan(PAPER, presets, SEEDS, store)
     return [one for results in fleet.perform(tasks, store, lambda: None) for one in results]
-
-
-def history(store: Store) -> dict[str, list[list[int]]]:
-    found = {run: store.manifest(run) for run in store.ids()}
-    return {run: [one["seeds"] for one in manifest["history"]] for run, manifest in found.items() if manifest}
-
-
-def agree(a: Store, b: Store, names: list[str]) -> None:
-    for name in names:
-        one, other = a.read(name), b.read(name)
-        assert one is not None
-        assert other is not None
-        assert set(one.variables) == set(other.variables)
-        for variable in one.variables:
-            np.testing.assert_allclose(one[variable], other[variable], rtol=1e-12, err_msg=str(variable))
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +68,9 @@ def murder(store: Store, when: Callable[[], bool]) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_processes_compute_what_this_one_does_though_one_is_killed(here: Store, tmp_path: Path):
+def test_processes_compute_what_this_one_does_though_one_is_killed(
+    here: Store, tmp_path: Path, agree: Callable[..., None], history: Callable[[Store], dict]
+):
     store = Store(tmp_path)
     tasks = plan(PAPER, PRESETS, SEEDS, store)
     assert [len(task.presets) for task in tasks] == [2, 2]
@@ -185,7 +171,7 @@ def test_a_full_disk_is_named_and_the_same_command_goes_on(full_disk: tuple[Path
 # ---------------------------------------------------------------- two at once
 
 
-def test_two_campaigns_on_one_store_share_the_work(tmp_path: Path):
+def test_two_campaigns_on_one_store_share_the_work(tmp_path: Path, history: Callable[[Store], dict]):
     values = "0.1,0.12,0.14,0.16,0.18,0.2"
     words = ["sweep", PAPER.name, "tiny", "--set", "detail=false", "--set", f"steps={STEPS}"]
     words += ["--over", f"eta={values}", "--seeds", str(SEEDS), "--workers", "1", "--json"]
@@ -204,7 +190,9 @@ def test_two_campaigns_on_one_store_share_the_work(tmp_path: Path):
     assert store.problems() == []
 
 
-def test_a_held_cell_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_held_cell_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: Callable[[Store], dict]
+):
     monkeypatch.setattr(campaign, "BUSY_SECONDS", 0.05)
     store = Store(tmp_path)
     name = identify(PAPER, SHORT)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from jaxtyping import TypeCheckError
 from typer.testing import CliRunner
 
 import descentlab.papers
@@ -26,7 +27,7 @@ from descentlab.fits import Fit
 from descentlab.fleet import Here
 from descentlab.harvest import exponents, scalars
 from descentlab.paper import Paper, load
-from descentlab.perform import perform
+from descentlab.perform import absorb, perform
 from descentlab.preset import Settings
 from descentlab.rollout import Checkpoint, rollout, rollouts
 from descentlab.scaling import Grid
@@ -36,6 +37,9 @@ from descentlab.terminal import Overview, progress_of
 from descentlab.watcher import Watcher
 
 STEPS = np.array([0, 1, 5, 20])
+History = Callable[[Store], dict[str, list[list[int]]]]
+# Most tests have the sizes of others, so that they share compiled programs: 12 cells of 3 seeds, 9 of 2, and
+# 2 or 3 seeds of single cells.
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +61,6 @@ def identical(a: xr.Dataset, b: xr.Dataset) -> None:
     assert set(a.variables) == set(b.variables)
     for name in a.variables:
         np.testing.assert_array_equal(a[name].values, b[name].values, err_msg=str(name))
-
-
-def history(store: Store, run: str) -> list[list[int]]:
-    manifest = store.manifest(run)
-    assert manifest is not None
-    return [one["seeds"] for one in manifest["history"]]
 
 
 # ---------------------------------------------------------------- grids
@@ -90,7 +88,9 @@ def test_values_may_be_functions_of_ones_own():
         ("eta=", "got 'eta='."),
         ("=1,2", "got '=1,2'."),
         ("d,,eta=1:1:1", "got 'd,,eta=1:1:1'."),
-        ("eta=1,,2", "over takes 1 values for eta, joined by colons, got 'eta=1,,2'."),
+        ("eta=1,,2", "over takes values separated by commas, got an empty one in 'eta=1,,2'."),
+        ("d,eta=3:0.1,5:", "got an empty one in 'd,eta=3:0.1,5:'."),
+        ("eta=linspace(0,1,1000001)", "a grid has at most 100,000 cells, got 1,000,001 by eta=linspace("),
         ("d,eta=3:0.1,5", "over takes 2 values for d,eta, joined by colons, got 'd,eta=3:0.1,5'."),
         ("d,eta=3:0.1:7", "over takes 2 values for d,eta, joined by colons, got 'd,eta=3:0.1:7'."),
         ("d,eta=logspace(1,2,3)", "over takes 2 values for d,eta, joined by colons"),
@@ -125,9 +125,20 @@ def test_cells_are_the_product_of_axes(bowl: Paper):
     assert found[0, 0] == base.replace(d=2)
 
 
-def test_spaced_whole_numbers_are_rounded(bowl: Paper):
+def test_spaced_whole_numbers_are_rounded_and_no_others(bowl: Paper):
     found = cells(bowl.preset("tiny"), [axis("d=logspace(2,50,4)")])
     assert [p.settings()["d"] for p in found] == [2, 6, 17, 50]
+    # Where types are checked at run time, that is first.
+    with pytest.raises((SettingError, TypeCheckError), match=r"2\.5"):
+        cells(bowl.preset("tiny"), [Grid("d", [{"d": 2.5}])])
+
+
+def test_grids_of_no_cells_and_of_too_many_are_refused(bowl: Paper):
+    with pytest.raises(SettingError, match=r"over takes one value at least, got none of d\."):
+        cells(bowl.preset("tiny"), [axis("eta=0.1,0.2"), Grid("d", [])])
+    many = [axis("eta=linspace(0.1,0.2,1000)"), axis("d=linspace(1,1000,1000)")]
+    with pytest.raises(SettingError, match="at most 100,000 cells, got 1,000,000 by eta x d"):
+        cells(bowl.preset("tiny"), many)
 
 
 @pytest.mark.parametrize("over", [["d=linspace(1,3,9)"], ["eta=0.1,0.2,1e-1"], ["d=3,5", "eta=0.1,0.10"]])
@@ -210,30 +221,30 @@ def test_sizes_that_share_a_program_start_by_themselves(bowl: Paper):
 def test_a_checkpoint_of_several_presets_comes_apart_and_together(
     bowl: Paper, presets: list[Settings], monkeypatch: pytest.MonkeyPatch
 ):
-    whole = rollouts(bowl.system, presets, range(2), STEPS, room=7)
+    whole = rollouts(bowl.system, presets, range(2), STEPS, room=8)
     kept: list[Checkpoint] = []
     monkeypatch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)
-    rollouts(bowl.system, presets, range(2), STEPS, room=7, keep=kept.append, keep_every=-1.0)
+    rollouts(bowl.system, presets, range(2), STEPS, room=8, keep=kept.append, keep_every=-1.0)
     middle = next(c for c in kept if c.step == 7)
     parts = [Checkpoint.from_arrays(middle.rows(slice(2 * i, 2 * i + 2)).arrays()) for i in range(3)]
-    joined = rollouts(bowl.system, presets, range(2), STEPS, room=7, resume=Checkpoint.join(parts))
+    joined = rollouts(bowl.system, presets, range(2), STEPS, room=8, resume=Checkpoint.join(parts))
     for a, b in zip(whole, joined, strict=True):
         identical(a, b)
     close(rollout(bowl.system, presets[1], range(2), STEPS, resume=parts[1]), whole[1])
 
 
 def test_rows_that_diverge_are_dated_like_single_runs(bowl: Paper, monkeypatch: pytest.MonkeyPatch):
-    base = bowl.preset("tiny").replace(precision=32)
-    steps = [0.1, 1e12, 1e5, 1e2, 0.2]
+    base = bowl.preset("tiny")
+    steps = [0.1, 1e80, 1e40, 1e2, 0.2]
     several = [base.replace(eta=eta) for eta in steps]
     records = np.array([0, 20])
     expected = [rollout(bowl.system, p, range(2), records)["diverged_at"].values for p in several]
-    found = [run["diverged_at"].values for run in rollouts(bowl.system, several, range(2), records, room=16)]
+    found = [run["diverged_at"].values for run in rollouts(bowl.system, several, range(2), records, room=20)]
     np.testing.assert_array_equal(found, expected)
-    # |w - c| grows by eta a step and passes 3.4e38; the last is not over by then, but its loss is too large.
+    # |w - c| grows by eta a step and passes 1.8e308; the last is not over by then, but its loss is too large.
     assert [int(one[0]) for one in found] == [-1, 4, 8, 20, -1]
     monkeypatch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)
-    cut = [run["diverged_at"].values for run in rollouts(bowl.system, several, range(2), records, room=16)]
+    cut = [run["diverged_at"].values for run in rollouts(bowl.system, several, range(2), records, room=20)]
     np.testing.assert_array_equal(cut, expected)
 
 
@@ -253,7 +264,7 @@ def product(bowl: Paper, tmp_path_factory: pytest.TempPathFactory) -> tuple[Swee
     return swept(bowl, store), store
 
 
-def test_a_sweep_is_one_dataset_of_its_runs(bowl: Paper, product: tuple[Sweep, Store]):
+def test_a_sweep_is_one_dataset_of_its_runs(bowl: Paper, product: tuple[Sweep, Store], history: History):
     result, store = product
     data = result.data
     assert (result.tally.cells, result.tally.stored, result.tally.done, result.tally.left) == (12, 0, 12, 0)
@@ -267,6 +278,9 @@ def test_a_sweep_is_one_dataset_of_its_runs(bowl: Paper, product: tuple[Sweep, S
     assert data["progress"].dims == ("eta", "scale", "seed")
     assert data["loss"].attrs["description"] == "the loss"
     assert not any(str(name).startswith("final_") for name in data)
+    assert data["eta"].attrs == {"description": "step size"}
+    common = {k: v for k, v in bowl.preset("tiny").settings().items() if k not in ("eta", "scale")}
+    assert json.loads(data.attrs["settings"]) == common
     assert not data["failed"].any()
     assert (data["diverged_at"] == -1).all()
     for eta in data["eta"].values:
@@ -275,11 +289,11 @@ def test_a_sweep_is_one_dataset_of_its_runs(bowl: Paper, product: tuple[Sweep, S
             alone = rollout(bowl.system, preset, range(3), bowl.records(preset))
             cell = data.sel(eta=eta, scale=scale)
             assert cell["run"] == work.identify(bowl, preset)
-            assert history(store, str(cell["run"].values)) == [[0, 3]]
             for name in ("loss", "error", "target"):
                 np.testing.assert_allclose(cell[name], alone[name], rtol=1e-12)
             progress = alone["loss"].values[:, 0] / alone["loss"].values[:, -1]
             np.testing.assert_allclose(cell["progress"], progress, rtol=1e-12)
+    assert history(store) == {run: [[0, 3]] for run in data["run"].values.flat}
     assert store.problems() == []
     assert burning(store) == []
 
@@ -332,11 +346,11 @@ def test_what_is_stored_is_not_computed_again(bowl: Paper, product: tuple[Sweep,
     assert fewer.path != result.path
 
 
-def test_a_run_is_a_cell_and_a_cell_is_a_run(bowl: Paper, product: tuple[Sweep, Store]):
+def test_a_run_is_a_cell_and_a_cell_is_a_run(bowl: Paper, product: tuple[Sweep, Store], history: History):
     result, store = product
     preset = bowl.preset("tiny").replace(scale=2.0, eta=float(result.data["eta"][1]))
     run = experiment.run(bowl, preset, 3, store)
-    assert history(store, run.id) == [[0, 3]]
+    assert history(store)[run.id] == [[0, 3]]
     np.testing.assert_array_equal(run.data["loss"], result.data["loss"].isel(eta=1, scale=1))
 
 
@@ -349,13 +363,12 @@ def test_two_seeds_and_two_values_have_no_interval_and_no_drift_in_json(bowl: Pa
     json.dumps(result.as_json(), allow_nan=False)
 
 
-def test_more_seeds_extend_a_sweep(bowl: Paper, tmp_path: Path):
+def test_more_seeds_extend_a_sweep(bowl: Paper, tmp_path: Path, history: History):
     store, over = Store(tmp_path), ["eta=linspace(0.1,0.3,9)"]
     first = swept(bowl, store, over, seeds=2)
     more = swept(bowl, store, over, seeds=3)
     assert (more.tally.stored, more.tally.done) == (0, 9)
-    for run in more.data["run"].values:
-        assert history(store, run) == [[0, 2], [2, 3]]
+    assert history(store) == {run: [[0, 2], [2, 3]] for run in more.data["run"].values}
     np.testing.assert_array_equal(more.data["loss"].isel(seed=slice(2)), first.data["loss"])
     preset = bowl.preset("tiny").replace(eta=0.2)
     alone = rollout(bowl.system, preset, range(2, 3), bowl.records(preset))
@@ -402,7 +415,7 @@ class Stops(Watcher):
 
 
 def test_a_group_that_was_cut_goes_on_from_its_checkpoints(
-    bowl: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bowl: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: History
 ):
     grid = cells(bowl.preset("tiny").replace(noise=0.2), [axis("eta=linspace(0.1,0.3,9)")])
     whole, cut = Store(tmp_path / "whole"), Store(tmp_path / "cut")
@@ -430,7 +443,7 @@ def test_a_group_that_was_cut_goes_on_from_its_checkpoints(
         assert a is not None
         assert b is not None
         close(a, b)
-        assert history(cut, name) == [[0, 2]]
+    assert history(cut) == {name: [[0, 2]] for name in names}
     assert not list(cut.path.glob("*/checkpoint-*"))
 
 
@@ -457,7 +470,7 @@ class Said(View):
         self.said.append(message)
 
 
-@pytest.mark.parametrize("count", [3, 9], ids=["one after another", "together"])
+@pytest.mark.parametrize("count", [3, 12], ids=["one after another", "together"])
 def test_a_cell_that_raises_is_alone_in_that(
     bowl: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ):
@@ -526,16 +539,16 @@ def test_an_error_is_raised_to_whoever_asks_for_one_run(
 
 
 def test_cells_that_diverge_are_named_and_left_out_of_exponents(bowl: Paper, tmp_path: Path):
-    preset = bowl.preset("tiny").replace(precision=32)
-    result = swept(bowl, tmp_path, ["eta=0.1,0.2,0.3,1e12", "scale=1,2"], seeds=3, preset=preset)
-    where = ", ".join(f"seed {seed} at step 4" for seed in range(3))
-    assert set(result.diverged()) == {"eta=1000000000000.0 scale=1.0", "eta=1000000000000.0 scale=2.0"}
+    result = swept(bowl, tmp_path, ["eta=0.1,0.2,0.3,1e80", "scale=1,2,4"])
+    assert set(result.diverged()) == {f"eta=1e+80 scale={scale}" for scale in (1.0, 2.0, 4.0)}
     assert result.tally.failed == {}
-    alone = experiment.run(bowl, preset.replace(eta=1e12), 3, Store(tmp_path))
-    marks = result.data["diverged_at"].sel(eta=1e12, scale=1)
-    np.testing.assert_array_equal(marks, alone.data["diverged_at"])
-    assert where.replace("4", str(int(marks[0]))) == result.diverged()["eta=1000000000000.0 scale=1.0"]
-    assert result.exponents["loss"]["scale"].value == pytest.approx(2, abs=1e-4)
+    alone = rollout(bowl.system, bowl.preset("tiny").replace(eta=1e80), range(3), STEPS)
+    marks = result.data["diverged_at"].sel(eta=1e80, scale=1)
+    np.testing.assert_array_equal(marks, alone["diverged_at"])
+    where = ", ".join(f"seed {seed} at step {int(marks[0])}" for seed in range(3))
+    assert result.diverged()["eta=1e+80 scale=1.0"] == where
+    assert result.exponents["loss"]["scale"].value == pytest.approx(2, abs=1e-9)
+    assert result.exponents["loss"]["scale"].left_out == 3
     assert math.isfinite(result.exponents["loss"]["eta"].value)
 
 
@@ -543,7 +556,7 @@ def test_cells_that_diverge_are_named_and_left_out_of_exponents(bowl: Paper, tmp
 
 
 def test_words_and_switches_are_axes_too(bowl: Paper, tmp_path: Path):
-    result = swept(bowl, tmp_path, ["start=zero,far", "reduced=true,false"], seeds=1)
+    result = swept(bowl, tmp_path, ["start=zero,far", "reduced=true,false"], seeds=2)
     data = result.data
     assert list(data["start"].values) == ["zero", "far"]
     np.testing.assert_array_equal(data["reduced"], [True, False])
@@ -566,23 +579,40 @@ def test_cells_that_lack_a_probe_are_nan_there(values: str, bowl: Paper, tmp_pat
 
 
 def test_a_setting_may_be_called_like_a_probe_its_dimension_or_time(tmp_path: Path):
-    paper = load("attention_kernels")
-    small = paper.preset("tiny").replace(steps=2)
-    result = swept(paper, tmp_path, ["step=fixed,curvature", "kernel=softmax,gaussian"], 2, preset=small)
-    data = result.data
+    paper, store, coords = load("attention_kernels"), Store(tmp_path), {"seed": [0, 1], "step": [0, 1, 2]}
+    over = ["step=fixed,curvature", "kernel=softmax,gaussian", "delta=0.1,0.2"]
+    for i, preset in enumerate(cells(paper.preset("tiny"), [axis(one) for one in over]).flat):
+        # Runs as they might be: what is gathered from runs does not depend on who computed them.
+        run = xr.Dataset(
+            {
+                "loss": (("seed", "step"), np.full((2, 3), float(i))),
+                "floor": (("seed", "kernel"), np.full((2, 2), 10.0 + i)),
+                "delta": ("seed", np.full(2, 20.0 + i)),
+                "diverged_at": ("seed", np.full(2, -1)),
+            },
+            coords,
+        )
+        with store.lock(work.identify(paper, preset)):
+            absorb(paper, preset, run, 0.0, store)
+    result = swept(paper, store, over, 2)
+    assert (result.tally.stored, result.tally.done) == (8, 0)
+    data, dims = result.data, ("setting_step", "kernel", "delta", "seed")
     assert list(data["setting_step"].values) == ["fixed", "curvature"]
-    assert data["floor"].dims == ("setting_step", "kernel", "seed", "probe_kernel")
-    assert data["loss"].dims == ("setting_step", "kernel", "seed", "step")
+    assert data["floor"].dims == (*dims, "probe_kernel")
+    assert data["probe_delta"].dims == dims
+    assert data["loss"].dims == (*dims, "step")
     assert list(data["step"].values) == [0, 1, 2]
+    np.testing.assert_array_equal(data["loss"][..., 0, 0].values.ravel(), np.arange(8))
+    np.testing.assert_array_equal(data["probe_delta"].sel(delta=0.2)[..., 0].values.ravel(), [21, 23, 25, 27])
     with xr.open_dataset(result.path) as opened:
         xr.testing.assert_equal(opened.load(), data)
 
 
 def test_diverged_cells_are_told_apart_by_their_grid(bowl: Paper, tmp_path: Path):
-    over = {name: [Grid("eta", [{"eta": 1e12}])] for name in ("first", "second")}
-    result = sweep(bowl, "tiny", over, 1, tmp_path, Here())
-    assert list(result.diverged()) == ["first: eta=1000000000000.0", "second: eta=1000000000000.0"]
-    assert result.over() == {"eta": [1e12]}
+    over = {name: [Grid("eta", [{"eta": 1e80}])] for name in ("first", "second")}
+    result = sweep(bowl, "tiny", over, 2, tmp_path, Here())
+    assert list(result.diverged()) == ["first: eta=1e+80", "second: eta=1e+80"]
+    assert result.over() == {"eta": [1e80]}
 
 
 def test_probes_of_different_sizes_are_averaged_and_other_records_left_out(bowl: Paper, tmp_path: Path):
@@ -619,7 +649,7 @@ def test_a_study_is_several_grids_in_one_file(study: Sweep, tmp_path: Path):
     folder = result.path.parent
     assert len(pd.read_csv(folder / "table_line.csv")) == 3 * 3
     assert len(pd.read_parquet(folder / "table_map.parquet")) == 9 * 3
-    with pytest.raises(ValueError, match="too many values"):
+    with pytest.raises(ValueError, match=r"several grids: take grids\[NAME\] of line, map\."):
         _ = result.data
     drawn = draw_all(result, tmp_path / "out")
     assert {path.name for path in drawn} == {
@@ -643,7 +673,7 @@ def test_grids_of_a_study_do_not_hide_each_others_exponents(study: Sweep):
 
 
 def test_one_axis_takes_the_place_of_a_studys_own(bowl: Paper, tmp_path: Path):
-    result = sweep(bowl, "bowls", ["scale=1,2"], 1, tmp_path, Here())
+    result = sweep(bowl, "bowls", ["scale=1,2"], 2, tmp_path, Here())
     assert set(result.grids) == {""}
     assert result.tally.cells == 2
 
@@ -723,8 +753,24 @@ def test_the_command_line_prints_exponents_and_computes_nothing_again(product: t
     done = command(*over, "--seeds", "3", store=store)
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["quantity", "in", "exponent", "95", "%", "interval", "drift"]
-    assert any(line.split()[:5] == ["loss", "scale", "2", "[2,", "2]"] for line in lines)
+    assert lines[0].split() == [
+        "quantity",
+        "in",
+        "exponent",
+        "95",
+        "%",
+        "interval",
+        "drift",
+        "cells",
+        "left",
+        "out",
+    ]
+    found = {tuple(line.split()[:2]): line.split() for line in lines}
+    assert found["loss", "scale"][2:5] == ["2", "[2,", "2]"]
+    assert found["loss", "scale"][-2:] == ["a", "power"]
+    assert found["loss", "eta"][-1] == "bends"
+    assert "bends: the slope changes over the range, so there is no exponent" in lines
+    assert done.stderr == "12 cells: 12 in the store, 0 done, 0 failed, 0 running, 0 to go\n"
     assert lines[-1] == str(result.path.resolve())
     assert before == {path: path.stat().st_mtime_ns for path in store.path.glob("bowl-*/*")}
 
@@ -752,6 +798,34 @@ def test_the_command_line_says_what_failed_and_what_diverged(
     assert mended.exit_code == 0, mended.output
 
 
+@pytest.mark.parametrize("words", [["--set", "eta=0.5"], ["--steps", "3"]])
+def test_what_is_swept_cannot_be_set(words: list[str], tmp_path: Path):
+    over = ["--over", "eta,steps=0.1:10,0.2:20"]
+    with pytest.raises(SettingError, match=r"(eta|steps) is swept or set, got --over \1 and \1="):
+        CliRunner().invoke(
+            app, ["sweep", "bowl", "tiny", *over, *words, "--store", str(tmp_path)], catch_exceptions=False
+        )
+
+
+class Counts(View):
+    """A view that remembers how many cells were done when."""
+
+    def __init__(self) -> None:
+        self.done: list[int] = []
+
+    def overview(self, tally: Tally) -> None:
+        self.done.append(tally.done)
+
+
+def test_cells_count_as_done_one_by_one(bowl: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Though they are one task, as few cells of a shape are."""
+    monkeypatch.setattr("descentlab.fleet.TICK_SECONDS", -1.0)
+    monkeypatch.setattr("descentlab.campaign.LOOKING", math.inf)
+    view = Counts()
+    swept(bowl, tmp_path, ["eta=0.1,0.2,0.3"], view=view)
+    assert list(dict.fromkeys(view.done)) == [0, 1, 2, 3]
+
+
 def test_progress_is_told_in_one_line():
     tally = Tally(100, stored=20, done=30)
     running = [{"cells": 10, "step": 50, "steps": 100}, {"cells": 2, "step": 0, "steps": 100}]
@@ -762,6 +836,7 @@ def test_progress_is_told_in_one_line():
     assert begun == "100 cells: 0 in the store, 0 done, 0 failed, 10 running, 100 to go"
     over = progress_of(Tally(4, stored=1, done=3), [], 6.0)
     assert over == "4 cells: 1 in the store, 3 done, 0 failed, 0 running, 0 to go, 0.5 cells/s"
+    assert progress_of(Tally(1), [], 5.0) == "1 cell: 0 in the store, 0 done, 0 failed, 0 running, 1 to go"
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -774,15 +849,16 @@ def test_an_overview_tells_how_a_sweep_stands(
     other.begin("somebody else's", 20, 3, 7)
     beacon.begin("bowl 2 cells eta=0.1..0.2", 20, 3, 2)
     with contextlib.suppress(KeyboardInterrupt), Overview(Store(tmp_path)) as view:
-        view.overview(Tally(5, stored=1, done=2, runs=frozenset({"bowl-1"})))
+        tally = Tally(3, stored=1, runs=frozenset({"bowl-1"}))
+        for tally.done in (0, 1, 2, 2):
+            view.overview(tally)
         view.say("failed: [a] cell")
-        view.overview(Tally(3, stored=1, done=2, runs=frozenset({"bowl-1"})))
         raise KeyboardInterrupt
     out, told = capsys.readouterr()
     assert out == ""
-    assert "3 cells: 1 in the store, 2 done, 0 failed, 2 running, 0 to go" in told
     assert "failed: [a] cell\n" in told
     assert told.rstrip().endswith("stopped; the same command goes on from here")
-    # Elsewhere than on a terminal, only what is over is told at once, and nothing of what runs.
-    assert ("5 cells: 1 in the store" in told) == terminal
+    # Elsewhere than on a terminal, the beginning and the end are told at once, and nothing of what runs.
+    counts = [told.count(f"3 cells: 1 in the store, {done} done, 0 failed, 2 running") for done in range(3)]
+    assert all(counts) if terminal else counts == [1, 0, 1]
     assert ("bowl 2 cells eta=0.1..0.2  0/20" in told) == terminal

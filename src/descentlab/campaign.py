@@ -1,7 +1,8 @@
 """Campaigns: whatever the store lacks of some runs, made by a fleet.
 
 Cells that failed are left alone; cells that another process holds are waited for, and it may be the other
-way round: two processes with the same campaign share the work.
+way round: two processes with the same campaign share the work. How it stands is read off the store, so that a
+cell counts as soon as it is there, whoever made it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from descentlab.watcher import Watcher
 from descentlab.work import identify, label, plan
 
 BUSY_SECONDS = 1.0
+LOOKING = 0.05  # the share of time spent on looking what has come: stores may be large, and their disks slow
 
 
 @dataclass
@@ -75,26 +77,37 @@ def complete(
             store.forgive(names[preset])
     todo = lacking(presets)
     tally.stored = len(presets) - len(todo) - len(tally.failed)
+    told, next_look = set(tally.failed), 0.0
+
+    def look(at_once: bool = False) -> None:
+        nonlocal todo, next_look
+        began = time.monotonic()
+        if at_once or began > next_look:
+            todo = lacking(todo)
+            tally.done = tally.cells - tally.stored - len(tally.failed) - len(todo)
+            next_look = time.monotonic() + (time.monotonic() - began) / LOOKING
+        for preset in [p for p in tally.failed if p not in told]:
+            view.say(f"failed: {label(paper.name, [preset])}: {tally.failed[preset]}")
+            told.add(preset)
+        view.overview(tally)
+
+    view.overview(tally)
     while todo:
         # Workers are not started for cells that other processes hold, as all may be at the end.
         free = [p for p in todo if store.free(names[p])]
         if not free:
-            view.overview(tally)
+            look()
             time.sleep(BUSY_SECONDS)
         tasks = plan(paper, free, seeds, store, _parts(paper, todo[0], fleet))
         who = Here() if len(tasks) <= 1 and isinstance(fleet, Processes) else fleet
-        for results in who.perform(tasks, store, lambda: view.overview(tally)):
+        for results in who.perform(tasks, store, look):
             for result in results:
-                tally.done += result.outcome == "done"
-                if result.outcome == "failed":
-                    tally.failed[result.preset] = result.error
-                    if store.failure(names[result.preset]) is None:
-                        about = {"error": result.error, "settings": result.preset.settings()}
-                        store.fail(names[result.preset], about)
-                    view.say(f"failed: {label(paper.name, [result.preset])}: {result.error}")
-            view.overview(tally)
-        todo = lacking(todo)
-        tally.done = tally.cells - tally.stored - len(tally.failed) - len(todo)
+                # A worker that was lost, or one that does not see the store, has recorded nothing.
+                if result.outcome == "failed" and store.failure(names[result.preset]) is None:
+                    about = {"error": result.error, "settings": result.preset.settings()}
+                    store.fail(names[result.preset], about)
+            look()
+        look(at_once=True)
     return tally
 
 

@@ -2,7 +2,8 @@
 
 Workers need descentlab, in the version of the caller. Where they see the store (a shared file system) they
 write to it themselves, checkpoints included; elsewhere they send what they computed, and the caller writes.
-A worker that is lost has its tasks done by others; a task that takes three workers down has failed.
+A worker that is lost has its tasks done by others; a task that takes down more of them than the scheduler
+allows (`distributed.scheduler.allowed-failures`, three) has failed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import xarray as xr
 
 from descentlab.disk import writing
 from descentlab.errors import SettingError, UserError
-from descentlab.fleet import MOST_LOSSES, TICK_SECONDS
+from descentlab.fleet import TICK_SECONDS
 from descentlab.paper import load
 from descentlab.perform import absorb, compute, perform
 from descentlab.preset import Settings
@@ -124,7 +125,7 @@ class Cluster:
         futures = {
             self.client.submit(
                 _perform, task, names_of(task), str(store.path.resolve()), token.name,
-                pure=False, allow_other_workers=False,
+                pure=False,
             ): task
             for task in tasks
         }  # fmt: skip
@@ -147,7 +148,7 @@ def _settle(future: Any, task: Task, store: Store) -> list[Result]:
     try:
         answer = future.result()
     except KilledWorker:
-        lost = f"its worker was lost {MOST_LOSSES} times; out of memory, perhaps"
+        lost = "its worker was lost more often than the scheduler allows; out of memory, perhaps"
         return [Result(preset, "failed", lost) for preset in task.presets]
     except UserError:
         raise

@@ -34,7 +34,8 @@ def draw_all(sweep: Sweep, out: Path, format: str = "png") -> list[Path]:
     for grid, data in sweep.grids.items():
         for name, series in scalars(data).items():
             found = sweep.exponents.get(str(name), {})
-            fits = {size.removeprefix(f"{grid}."): fit.value for size, fit in found.items()}
+            powers = {size: fit for size, fit in found.items() if fit.power_law is not False}
+            fits = {size.removeprefix(f"{grid}."): fit.value for size, fit in powers.items()}
             if (figure := draw(series, fits)) is not None:
                 paths.append(out / f"{grid + '_' if grid else ''}{name}.{format}")
                 save(figure, paths[-1])
@@ -47,6 +48,7 @@ def draw(series: xr.DataArray, exponents: dict[str, float] | None = None) -> Can
     dims = [str(d) for d in series.dims if d != "seed"]
     if not np.isfinite(series.values).any():
         return None
+    series = series.sortby([d for d in dims if _numeric(series, d)])  # values come in the order of the grid
     if len(dims) == 2 and all(_numeric(series, d) and series.sizes[d] > 2 for d in dims):
         figure, axes = panels(1, 1, (3.6, 2.7))
         phases(axes[0, 0], series, dims[1], dims[0])

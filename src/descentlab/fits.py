@@ -21,6 +21,7 @@ from descentlab.estimate import Broken
 RESAMPLES = 2000
 FEWEST_SEEDS = 3
 TAIL = 0.025
+BEND = 0.1  # by which the slopes of both halves may differ, of the exponent or of one, in what is a power law
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class Fit:
 
     The interval is the hull of those of the whole range and of its lower and upper half, so that a law that
     bends has a wide one. `drift` is the upper half's slope minus the lower one's; nan with two values.
+    `power_law` says whether the drift, with its own interval, is small (true) or not (false): then there is
+    no exponent over this range, whatever `value` is. None where seeds or values are too few to tell.
+    `left_out` counts the cells that were not finite in every seed.
     """
 
     value: float
@@ -37,6 +41,8 @@ class Fit:
     drift: float
     seeds: int
     points: int
+    power_law: bool | None = None
+    left_out: int = 0
 
 
 def exponent_in(series: xr.DataArray, name: Hashable) -> Fit:
@@ -66,9 +72,22 @@ def exponent_in(series: xr.DataArray, name: Hashable) -> Fit:
     slopes = [_slopes(log_x[part], log_y[..., part], name) for part in (order, *halves)]
     value = float(slopes[0].mean())
     bounds = [resampled(own, lambda mean: mean) for own in slopes]
-    drift = float((slopes[2] - slopes[1]).mean()) if halves else math.nan
+    drifts = slopes[2] - slopes[1] if halves else np.full(seeds, math.nan)
     low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
-    return Fit(value, float(low), float(high), drift, seeds, points)
+    return Fit(
+        value, float(low), float(high), float(drifts.mean()), seeds, points,
+        _small(drifts, BEND * max(1.0, abs(value))), int((~np.isfinite(log_y).all(axis=0)).sum()),
+    )  # fmt: skip
+
+
+def _small(drifts: np.ndarray, bound: float) -> bool | None:
+    """Whether the mean over seeds lies within +-bound, as its interval says; None where that says neither."""
+    if np.isnan(drifts).any():
+        return None
+    low, high = resampled(drifts, lambda mean: mean)
+    if -bound <= low and high <= bound:
+        return True
+    return False if low > bound or high < -bound else None
 
 
 def _slopes(log_x: np.ndarray, log_y: np.ndarray, name: Hashable) -> np.ndarray:

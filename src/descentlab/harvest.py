@@ -16,7 +16,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -59,20 +59,29 @@ def harvest(
         data[_apart(name, settings)] = _laid_out(dims, cells.shape, _alike(found, same_steps), settings)
     data["failed"] = (dims, np.reshape([run is None for run in runs], cells.shape))
     data["run"] = (dims, np.reshape([identify(paper, p) for p in cells.flat], cells.shape))
+    meanings = {f.name: f.metadata["doc"] for f in fields(cells.flat[0])}
     coords: dict[str, Any] = {"seed": np.arange(seeds)}
     if sound and same_steps:
         coords["step"] = steps[0]
     for number, grid in enumerate(over):
         along = np.moveaxis(cells, number, 0).reshape(len(grid.cells), -1)[:, 0]
         for name in dict.fromkeys(name for cell in grid.cells for name in cell):
-            coords[coordinate(name)] = (coordinate(grid.over), [getattr(p, name) for p in along])
+            values, meaning = [getattr(p, name) for p in along], {"description": meanings[name]}
+            coords[coordinate(name)] = (coordinate(grid.over), values, meaning)
     sizes = [coordinate(name) for grid in over for name in _sizes(grid)]
-    return xr.Dataset(data, coords, {"paper": paper.name, "title": paper.about.title, "sizes": sizes})
+    about = {"paper": paper.name, "title": paper.about.title, "sizes": sizes, "settings": _common(cells)}
+    return xr.Dataset(data, coords, about)
 
 
 def coordinate(setting: str) -> str:
     """What a setting is called in a harvest."""
     return f"setting_{setting}" if setting in OWN else setting
+
+
+def _common(cells: np.ndarray) -> str:
+    """The settings that all cells share, as JSON."""
+    first, *rest = (p.settings() for p in cells.flat)
+    return json.dumps({k: v for k, v in first.items() if all(own[k] == v for own in rest)})
 
 
 def _apart(name: str, settings: Collection[str]) -> str:
@@ -215,6 +224,6 @@ def as_json(fits: Mapping[str, Mapping[str, Fit]]) -> dict[str, dict[str, dict[s
     """Exponents with null for what is not finite."""
 
     def finite(fit: Fit) -> dict[str, float | None]:
-        return {k: v if np.isfinite(v) else None for k, v in asdict(fit).items()}
+        return {k: v if v is not None and np.isfinite(v) else None for k, v in asdict(fit).items()}
 
     return {name: {size: finite(fit) for size, fit in own.items()} for name, own in fits.items()}

@@ -12,18 +12,18 @@ the same store takes what the first has not begun.
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from descentlab.axes import axes_of
+from descentlab.axes import axis as axis
+from descentlab.axes import cells as cells
 from descentlab.campaign import Tally, View, complete
-from descentlab.errors import SettingError
 from descentlab.fits import Fit
 from descentlab.fleet import Fleet
 from descentlab.harvest import as_json, exponents, harvest, save
@@ -33,93 +33,6 @@ from descentlab.scaling import Grid
 from descentlab.store import Store
 
 Exponents = Mapping[str, Mapping[str, Fit]]
-SPACINGS = {"linspace": np.linspace, "logspace": np.geomspace}
-
-
-# ---------------------------------------------------------------- grids
-
-
-def axis(words: str) -> Grid:
-    """One axis of a grid as it is written on the command line.
-
-    Settings that move together are joined by commas, their values by colons.
-
-    >>> axis("s=10,20").cells
-    [{'s': '10'}, {'s': '20'}]
-    >>> axis("eta=logspace(1e-3,1e-1,3)").cells
-    [{'eta': 0.001}, {'eta': 0.01}, {'eta': 0.1}]
-    >>> axis("s,m_k=10:50,20:100").cells
-    [{'s': '10', 'm_k': '50'}, {'s': '20', 'm_k': '100'}]
-    """
-    left, equals, right = words.partition("=")
-    names = [name.strip() for name in left.split(",")]
-    if not (all(names) and equals and right.strip()):
-        raise SettingError(f"over takes NAME=V1,V2,... or NAME=logspace(FIRST,LAST,COUNT), got {words!r}.")
-    if spaced := re.fullmatch(r"\s*([a-z]+)\((.*)\)\s*", right):
-        values = [(value,) for value in _spaced(words, spaced[1], spaced[2])]
-    else:
-        parts = [value.split(":") if len(names) > 1 else [value] for value in right.split(",")]
-        values = [tuple(part.strip() for part in value) for value in parts]
-    _once(names)
-    for value in values:
-        if len(value) != len(names) or "" in value:
-            raise SettingError(f"over takes {len(names)} values for {left}, joined by colons, got {words!r}.")
-    return Grid("_".join(names), [dict(zip(names, value, strict=True)) for value in values])
-
-
-def _spaced(words: str, kind: str, arguments: str) -> list[float]:
-    """The values of linspace(first, last, count) or logspace(first, last, count)."""
-    try:
-        first, last, count = arguments.split(",")
-        ends, number = (float(first), float(last)), int(count)
-        sound = np.isfinite(ends).all() and (kind == "linspace" or min(ends) > 0)
-        if kind not in SPACINGS or number < 1 or not sound:
-            raise ValueError
-    except ValueError:
-        raise SettingError(
-            "over takes linspace(FIRST,LAST,COUNT) or logspace(FIRST,LAST,COUNT), the latter of positive "
-            f"numbers, got {words!r}."
-        ) from None
-    return [float(f"{x:.12g}") for x in SPACINGS[kind](*ends, number)]
-
-
-def _once(names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise SettingError(f"over takes every setting once, got {name} {names.count(name)} times.")
-
-
-def cells(base: Settings, over: Sequence[Grid]) -> np.ndarray:
-    """The presets of a product of axes, an array with a dimension for each."""
-    _once([name for grid in over for name in dict.fromkeys(k for cell in grid.cells for k in cell)])
-    known = {f.name: f for f in fields(base)}
-
-    def typed(overrides: dict[str, Any]) -> dict[str, Any]:
-        # Spaced values of a whole number are rounded.
-        whole = {
-            k for k, v in overrides.items() if isinstance(v, float) and k in known and known[k].type is int
-        }
-        return {k: round(v) if k in whole else v for k, v in overrides.items()}
-
-    found = np.empty([len(grid.cells) for grid in over], dtype=object)
-    for index in np.ndindex(*found.shape):
-        own = [{**grid.settings, **grid.cells[i]} for grid, i in zip(over, index, strict=True)]
-        overrides = typed(dict(itertools.chain.from_iterable(part.items() for part in own)))
-        try:
-            found[index] = base.replace(overrides)
-        except SettingError as error:
-            where = " ".join(f"{k}={v}" for k, v in overrides.items() if not callable(v))
-            raise SettingError(f"cell {where}: {error}") from None
-    for number, grid in enumerate(over):
-        along = np.moveaxis(found, number, 0).reshape(len(grid.cells), -1)[:, 0]
-        if len(set(along)) < len(along):
-            raise SettingError(
-                f"over takes different values, got some of {grid.over} twice (rounded, perhaps)."
-            )
-    return found
-
-
-# ---------------------------------------------------------------- the whole
 
 
 @dataclass(frozen=True)
@@ -134,8 +47,9 @@ class Sweep:
     @property
     def data(self) -> xr.Dataset:
         """The dataset of the only grid."""
-        (only,) = self.grids.values()
-        return only
+        if len(self.grids) > 1:
+            raise ValueError(f"The sweep has several grids: take grids[NAME] of {', '.join(self.grids)}.")
+        return next(iter(self.grids.values()))
 
     def diverged(self) -> dict[str, str]:
         """The cells with seeds that diverged: which seeds, and when."""
@@ -196,20 +110,6 @@ def sweep(
     found = {name: harvest(paper, axes[name], grids[name], seeds, here, tally.failed) for name in grids}
     fits = _merged({name: exponents(data) for name, data in found.items()})
     return Sweep(found, fits, save(found, fits, here), tally)
-
-
-def axes_of(paper: Paper, over: Sequence[Grid | str] | Mapping[str, Sequence[Grid]]) -> dict[str, list[Grid]]:
-    """The axes of each grid of a sweep."""
-    axes = {
-        name: [axis(one) if isinstance(one, str) else one for one in own]
-        for name, own in (over if isinstance(over, Mapping) else {"": over}).items()
-    }
-    if not axes or not all(axes.values()):
-        raise SettingError(
-            "over takes at least one NAME=V1,V2,..., got none; the studies of "
-            f"{paper.name}, which bring their own, are {', '.join(paper.studies) or '(none)'}."
-        )
-    return axes
 
 
 def _merged(grids: Mapping[str, Exponents]) -> dict[str, dict[str, Fit]]:

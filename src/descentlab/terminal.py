@@ -1,6 +1,7 @@
 """What people see in a terminal: progress on standard error, verdicts on standard output."""
 
 import datetime
+import math
 import sys
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -110,11 +111,11 @@ class Overview(_Screen):
 
     def __init__(self, store: "Store") -> None:
         super().__init__()
-        self.store, self.told = store, time.monotonic()
+        self.store, self.told, self.news = store, 0.0, (0.0, False)
         self.display = self.live = Live(console=self.console, transient=True, auto_refresh=False)
 
     def overview(self, tally: "Tally") -> None:
-        """Draws the table again, or says a line every ten seconds."""
+        """Draws the table again; elsewhere a line at the beginning, at the end, and every ten seconds."""
         running = [one for one in burning(self.store) if tally.runs.intersection(one["runs"])]
         words = progress_of(tally, running, time.monotonic() - tally.began)
         if self.console.is_terminal:
@@ -127,8 +128,11 @@ class Overview(_Screen):
                     ProgressBar(total=one["steps"], completed=one["step"], width=24),
                 )
             self.live.update(table, refresh=True)
-        elif tally.left == 0 or time.monotonic() - self.told > QUIET_SECONDS:
-            self.told = time.monotonic()
+            return
+        late = tally.left > 0 and time.monotonic() - self.told > QUIET_SECONDS
+        news = (tally.began, tally.left == 0)
+        if late or news != self.news:
+            self.told, self.news = time.monotonic(), news
             self.say(words)
 
     def plan(self, paper: "Paper", presets: "list[Settings]", seeds: int) -> None:
@@ -158,7 +162,7 @@ def progress_of(tally: "Tally", running: list[dict[str, Any]], seconds: float) -
     begun = sum(one["cells"] * one["step"] / max(one["steps"], 1) for one in running)
     work = min(tally.done + begun, tally.done + tally.left)
     words = [
-        f"{tally.cells} cells: {tally.stored} in the store", f"{tally.done} done",
+        f"{_cells(tally.cells)}: {tally.stored} in the store", f"{tally.done} done",
         f"{len(tally.failed)} failed", f"{sum(one['cells'] for one in running)} running",
         f"{tally.left} to go",
     ]  # fmt: skip
@@ -171,17 +175,29 @@ def progress_of(tally: "Tally", running: list[dict[str, Any]], seconds: float) -
     return ", ".join(words)
 
 
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"
+
+
 def print_sweep(result: "Sweep") -> None:
-    """The exponents of a sweep, and where it lies."""
+    """The exponents of a sweep, which of them are laws, and where it lies."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("quantity", "in", "exponent", "95 % interval", "drift"):
-        table.add_column(column, justify="left" if column in ("quantity", "in") else "right")
-    for quantity, fits in result.exponents.items():
-        for name, fit in fits.items():
-            interval = f"\\[{short(fit.low)}, {short(fit.high)}]"
-            table.add_row(quantity, name, short(fit.value), interval, short(fit.drift))
-    if result.exponents:
+    for column in ("quantity", "in", "exponent", "95 % interval", "drift", "", "cells left out"):
+        table.add_column(column, justify="left" if column in ("quantity", "in", "") else "right")
+    fits = [(quantity, name, fit) for quantity, own in result.exponents.items() for name, fit in own.items()]
+    for quantity, name, fit in fits:
+        # Without intervals all ends are infinite.
+        interval = f"\\[{short(fit.low)}, {short(fit.high)}]" if fit.low > -math.inf else "-"
+        law = {True: "a power", False: "bends", None: "?"}[fit.power_law]
+        table.add_row(
+            quantity, name, short(fit.value), interval, short(fit.drift), law, str(fit.left_out or "")
+        )
+    if fits:
         _print_table(table)
+    if any(fit.power_law is False for *_, fit in fits):
+        print("bends: the slope changes over the range, so there is no exponent")
+    if any(fit.power_law is None for *_, fit in fits):
+        print("?: more values or seeds would tell whether it is a power")
     for cell, where in result.diverged().items():
         print(f"{cell} diverged: {where}")
     paper = next(iter(result.grids.values())).attrs["paper"]

@@ -1,6 +1,7 @@
 """Requests: what a command line asks for, checked before anything runs."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from descentlab.errors import SettingError
 from descentlab.fleet import Processes
 from descentlab.paper import Figure, Paper
 from descentlab.preset import Settings, parse_settings
+from descentlab.scaling import Grid
 
 if TYPE_CHECKING:
     from descentlab.gallery import Wanted
@@ -27,6 +29,14 @@ def chosen(name: str, preset: str, set_: list[str], steps: int | None, seeds: in
     if steps is not None:
         settings["steps"] = str(steps)
     return found, base.replace(settings)
+
+
+def swept_and_set(axes: Sequence[Grid], set_: list[str], steps: int | None) -> None:
+    """Refuses a setting that is both swept and set: one of both would be ignored."""
+    fixed = {**parse_settings(set_), **({} if steps is None else {"steps": str(steps)})}
+    for name in dict.fromkeys(name for axis in axes for cell in axis.cells for name in cell):
+        if name in fixed:
+            raise SettingError(f"{name} is swept or set, got --over {name} and {name}={fixed[name]}.")
 
 
 def processes(workers: int | None) -> Processes:

@@ -126,22 +126,24 @@ def sweep(
 ) -> None:
     """Runs a preset over a grid of settings, or a study: one dataset, exponents, phase diagrams."""
     from descentlab import cluster as clusters
-    from descentlab.cli.request import chosen, processes
+    from descentlab.axes import axes_of, cells
+    from descentlab.cli.request import chosen, processes, swept_and_set
     from descentlab.store import Store
-    from descentlab.sweep import axes_of, cells, sweep
+    from descentlab.sweep import sweep
     from descentlab.terminal import Overview, print_sweep
 
     found, settings = chosen(paper, preset, set_, steps, seeds)
     study = found.studies.get(preset)
     axes = axes_of(found, study.grids if study and not over else over)
-    for own in axes.values():
-        cells(settings, own)  # a wrong value is refused before any job is submitted
-    if cluster and workers is not None:
-        raise SettingError(
-            f"workers is for this machine and cluster for others, got workers={workers} and both."
-        )
-    local = nullcontext(processes(workers))
-    with clusters.connect(cluster) if cluster else local as fleet, Overview(Store(store)) as view:
+    if over:
+        swept_and_set(axes[""], set_, steps)
+    if cluster is not None:
+        if workers is not None:
+            raise SettingError(f"workers is for this machine, cluster for others, got {workers=} and both.")
+        for own in axes.values():
+            cells(settings, own)  # a wrong value is refused before any job is submitted
+    who = nullcontext(processes(workers)) if cluster is None else clusters.connect(cluster)
+    with who as fleet, Overview(Store(store)) as view:
         result = sweep(found, settings, axes, seeds, store, fleet, view, retry)
     if out is not None:
         from descentlab.diagram import draw_all
