@@ -74,6 +74,28 @@ def test_a_law_that_bends_has_an_interval_over_both_halves():
     assert fit.drift == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("bend", "law"), [(0.0, True), (0.05, True), (0.3, False), (-0.3, False)])
+def test_what_bends_is_no_power_law(bend: float, law: bool):
+    """x^(1 + bend log x / log 64): the slopes of both halves differ by bend."""
+    powers = 1 + bend * np.log(SIZES) / np.log(64)
+    noise = np.exp(1e-3 * np.random.default_rng(3).normal(size=(5, SIZES.size)))
+    fit = exponent_in(xr.DataArray(SIZES**powers * noise, {"x": SIZES}, ("seed", "x")), "x")
+    assert fit.drift == pytest.approx(bend, abs=0.02)
+    assert fit.power_law is law
+
+
+def test_two_values_two_seeds_and_noise_cannot_tell_a_law():
+    assert exponent_in(planted(1.0).isel(x=[0, 3]), "x").power_law is None
+    assert exponent_in(planted(1.0, seeds=2), "x").power_law is None
+    assert exponent_in(planted(1.0, spread=1.0), "x").power_law is None
+
+
+def test_cells_that_are_left_out_are_counted():
+    series = planted(1.0)
+    holed = series.where((series["x"] < 64) | (xr.DataArray(np.arange(5), dims="seed") > 0))
+    assert (exponent_in(series, "x").left_out, exponent_in(holed, "x").left_out) == (0, 1)
+
+
 def test_an_interval_holds_the_truth_as_often_as_it_says():
     rng = np.random.default_rng(2)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from descentlab.sweep import Sweep
 
 MOST_CURVES = 8
+MOST_TICKS = 7  # of a phase diagram that are the values of its cells
 
 
 def draw_all(sweep: Sweep, out: Path, format: str = "png") -> list[Path]:
@@ -100,7 +101,9 @@ def phases(
     finite = values[np.isfinite(values)]
     level = float(finite.min() + finite.max()) / 2 if level is None else level
     xs, ys = series[x].values, series[y].values
-    image = ax.pcolormesh(xs, ys, values, shading="nearest", cmap="viridis", rasterized=True, **look)
+    logarithmic = {name: _spread(own) for name, own in (("x", xs), ("y", ys))}
+    edges = (_edges(own, logarithmic[name]) for name, own in (("x", xs), ("y", ys)))
+    image = ax.pcolormesh(*edges, values, cmap="viridis", rasterized=True, **look)
     if bar:
         ax.figure.colorbar(image, ax=ax, label=words)
     if np.isfinite(values).all() and finite.max() > finite.min():
@@ -109,11 +112,29 @@ def phases(
         low, high = (np.clip(curve[k].values, xs.min(), xs.max()) for k in ("low", "high"))
         ax.fill_betweenx(ys, low, high, color="white", alpha=0.3, lw=0, where=np.isfinite(curve["place"]))
         ax.plot(curve["place"], ys, ".-", color=BLACK, lw=1.0, ms=3, label=f"crosses {level:.3g}")
-    for which, values_ in (("x", xs), ("y", ys)):
-        steps = np.diff(values_)
-        if np.all(values_ > 0) and steps.max() > 1.5 * steps.min():
-            ax.set(**{f"{which}scale": "log"})
-    ax.set(xlabel=x, ylabel=y)
+    ax.set(xlabel=x, ylabel=y, **{f"{name}scale": "log" for name, is_so in logarithmic.items() if is_so})
+    for own, axis in ((xs, ax.xaxis), (ys, ax.yaxis)):
+        if len(own) <= MOST_TICKS:
+            axis.set_ticks(own, labels=[f"{value:.4g}" for value in own])
+            axis.set_ticks([], minor=True)
+
+
+def _spread(values: np.ndarray) -> bool:
+    """Whether values are shown on a logarithmic axis: positive ones that are not evenly spaced."""
+    steps = np.diff(values)
+    return bool(np.all(values > 0) and steps.max() > 1.5 * steps.min())
+
+
+def _edges(values: np.ndarray, logarithmic: bool) -> np.ndarray:
+    """The borders of cells whose middles are the values, as they are shown.
+
+    >>> _edges(np.array([1.0, 4.0, 16.0]), True)
+    array([ 0.5,  2. ,  8. , 32. ])
+    """
+    places = np.log2(values) if logarithmic else values
+    between = (places[1:] + places[:-1]) / 2
+    edges = np.concatenate([[2 * places[0] - between[0]], between, [2 * places[-1] - between[-1]]])
+    return 2.0**edges if logarithmic else edges
 
 
 def _numeric(series: xr.DataArray, name: str) -> bool:
