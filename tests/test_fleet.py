@@ -24,7 +24,7 @@ from descentlab.sweep import axis, cells
 from descentlab.work import Result, Task, identify, plan
 
 PAPER = load("bilinear_teachers")
-STEPS = 2_000_000
+STEPS = 1_000_000
 # Two compiled shapes of two cells, each of a moment's work: long enough to be caught at it.
 BASE = PAPER.preset("tiny").replace(detail=False, steps=STEPS)
 PRESETS: list[Settings] = list(cells(BASE, [axis("activation=identity,relu"), axis("eta=0.1,0.2")]).flat)
