@@ -33,7 +33,7 @@ from descentlab.rollout import Checkpoint, rollout, rollouts
 from descentlab.scaling import Grid
 from descentlab.store import Store
 from descentlab.sweep import Sweep, axis, cells, sweep
-from descentlab.terminal import Overview, progress_of
+from descentlab.terminal import Bars, Overview, progress_of
 from descentlab.watcher import Watcher
 
 STEPS = np.array([0, 1, 5, 20])
@@ -837,6 +837,22 @@ def test_progress_is_told_in_one_line():
     over = progress_of(Tally(4, stored=1, done=3), [], 6.0)
     assert over == "4 cells: 1 in the store, 3 done, 0 failed, 0 running, 0 to go, 0.5 cells/s"
     assert progress_of(Tally(1), [], 5.0) == "1 cell: 0 in the store, 0 done, 0 failed, 0 running, 1 to go"
+
+
+def test_long_work_is_foretold_and_short_work_is_not(
+    bowl: Paper, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("descentlab.rollout.seconds_per_step", lambda system, preset, seeds: seeds * 1.0)
+    monkeypatch.setattr("descentlab.terminal.MANY_STEPS", 100)
+    short, long = (bowl.preset("tiny").replace(steps=steps) for steps in (30, 7200))
+    Bars().foretell(bowl, [short], 3)
+    assert capsys.readouterr().err == ""
+    Bars().foretell(bowl, [long, long.replace(eta=0.3)], 3)
+    assert "about 12 hours of training on this machine" in capsys.readouterr().err
+    Overview(Store(tmp_path)).plan(bowl, [long], 3)
+    told = capsys.readouterr().err
+    assert "bowl: 1 runs, 0 of them in the store" in told
+    assert "about 6 hours of training" in told
 
 
 @pytest.mark.parametrize("terminal", [False, True])
