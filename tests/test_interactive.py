@@ -4,6 +4,7 @@ import base64
 import csv
 import io
 import json
+import re
 
 import numpy as np
 import plotly.graph_objects as go
@@ -145,11 +146,13 @@ def test_matrices_are_heatmaps_with_their_colour_bar():
 def test_threads_and_intervals_are_lines_with_gaps():
     def draw(figure, axes):
         # The row of a seed that never was finite is no line.
-        threads(axes[0], np.arange(3), np.array([[1.0, 2, 3], [np.nan] * 3, [4, 5, 6]]), BLUE)
+        rows = np.array([[1.0, 2, 3], [np.nan] * 3, [4, 5, 6]])
+        threads(axes[0], np.arange(3), rows, BLUE, linestyle=":")
         points(axes[1], [1, 2], [np.array([1.0, 1.2, 1.4]), np.array([2.0, 2.1, 2.2])], "mean", BLUE)
 
     found = converted(draw)
     assert found.data[0]["y"] == [1, 2, 3, None, 4, 5, 6, None]
+    assert re.fullmatch(r"[\d.]+px,[\d.]+px", found.data[0]["line"]["dash"])
     means = next(one for one in found.data if one.get("name") == "mean")
     np.testing.assert_allclose(means["y"], [1.2, 2.1])
     assert means["marker"]["symbol"] == "circle"

@@ -153,9 +153,13 @@ def stroke(line: Line2D) -> dict[str, Any]:
 
 
 def stroke_of(collection: Any) -> dict[str, Any]:
-    """Colour and width of lines that belong together."""
+    """Colour, width and dashes of lines that belong together."""
     width = float(np.atleast_1d(collection.get_linewidth())[0])
-    return {"color": css(collection.get_edgecolor()[0]), "width": round(POINT * width, 2)}
+    found = {"color": css(collection.get_edgecolor()[0]), "width": round(POINT * width, 2)}
+    _, pattern = collection.get_linestyle()[0]  # already in units of the width
+    if pattern is not None:
+        found["dash"] = ",".join(f"{POINT * part:.1f}px" for part in pattern)
+    return found
 
 
 def edge(patch: Any) -> dict[str, Any]:
