@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from descentlab import paper
@@ -172,7 +173,7 @@ def test_there_is_a_local_minimum_outside_the_blocks():
         jnp.zeros((4, 4)).at[-1, 0].set(1.0).at[-1, -1].set(0.25),
         jnp.diag(jnp.asarray([-0.3, 1.3, 1.3, 0.0])).at[-1, 0].set(0.6),
     )
-    flat, shape = jax.flatten_util.ravel_pytree(start)
+    flat, shape = ravel_pytree(start)
 
     def loss(z: jax.Array) -> jax.Array:
         return icl.squared_error(shape(z), law) / 2

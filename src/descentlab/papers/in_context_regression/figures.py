@@ -224,8 +224,8 @@ FIGURES = (
         "training",
         "Gradient flow, every seed (a random Theta each): the loss above the least of all weights, with the "
         "decay that the least curvature at the limit gives (dashed); the distances of both matrices from "
-        "Theorem 4.1's limit; u; and what the flow keeps at zero. Zeros are on the axis; curves end where the "
-        "solver's error is.",
+        "Theorem 4.1's limit; u; and what the flow keeps at zero. Zeros are on the axis; curves end where "
+        "the solver's error is.",
         draw_training,
         claims=(
             "flow_converges_to_the_limit", "loss_reaches_its_minimum", "parameters_stay_in_block_form",
