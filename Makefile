@@ -2,7 +2,8 @@
 # make test        set up, then all checks
 # make bench       the lab against PyTorch (in a virtual environment of its own)
 # make calibrate   how often verdicts are wrong on planted data
-# make readme      README's verdict table and picture anew
+# make readme      recorded verdicts and pictures anew, and README's tables from them
+# make docs        the documentation, into site/
 
 # A suitable Python: 3.12 or newer gets jax >= 0.12, 3.11 gets jax 0.8.
 PYTHON ?= $(shell for p in python3.12 python3.13 python3 python3.11 python; do \
@@ -10,7 +11,7 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3 python3.11 python; do \
 BIN := .venv/bin
 JOBS ?= 2
 
-.PHONY: reproduce test setup browser lint types pytest examples bench calibrate readme clean
+.PHONY: reproduce test setup browser lint types pytest examples bench calibrate readme docs clean
 
 reproduce: setup
 	$(BIN)/descentlab reproduce
@@ -53,5 +54,9 @@ calibrate: setup
 readme: setup
 	$(BIN)/python docs/refresh_readme.py
 
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo $(CURDIR)/site/index.html
+
 clean:
-	rm -rf .venv .venv-torch .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch .pytest_cache .ruff_cache .hypothesis site

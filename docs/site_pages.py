@@ -1,4 +1,4 @@
-"""The pages that are written when the site is built (a hook of MkDocs): papers, the API, examples, navigation.
+"""The pages that are written when the site is built (a hook of MkDocs): papers, API, examples, navigation.
 
 All by discovery: a new paper, decision or document has its page without being listed anywhere.
 """
@@ -49,7 +49,13 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         {"Guide": [*guide, *sorted(there - set(guide)), "examples.md"]},
         {"Papers": ["papers/index.md", *(f"papers/{name}.md" for name in shipped())]},
         {"API": ["api/index.md", *(f"api/{title.lower()}.md" for title in MODULES)]},
-        {"Project": ["contributing.md", "changelog.md", {"Decisions": [f"decisions/{d}" for d in decisions]}]},
+        {
+            "Project": [
+                "contributing.md",
+                "changelog.md",
+                {"Decisions": [f"decisions/{d}" for d in decisions]},
+            ]
+        },
     ]
     return config
 
@@ -102,7 +108,8 @@ def papers_page() -> str:
     for one in map(paper.load, shipped()):
         judged = verdict_tables.recorded(one.name)
         said = "; ".join(verdict_tables.counts(j) for j in judged if j["preset"] == "quick") or "not recorded"
-        lines.append(f"| [{one.about.title}]({one.name}.md). {one.about.citation.rstrip('.')} | `{one.name}` | {said} |")
+        title = f"[{one.about.title}]({one.name}.md). {one.about.citation.rstrip('.')}"
+        lines.append(f"| {title} | `{one.name}` | {said} |")
     return "\n".join(lines)
 
 
@@ -173,7 +180,9 @@ def drawings(one: Paper) -> list[str]:
         if isinstance(figure, Figure) and file.exists():
             source = f"../images/{one.name}/{file.name}"
             picture = f"![{html.escape(figure.name)}]({source}){{ loading=lazy }}"
-            shown.append(f"<figure markdown>\n{picture}\n<figcaption markdown>{words}</figcaption>\n</figure>")
+            shown.append(
+                f"<figure markdown>\n{picture}\n<figcaption markdown>{words}</figcaption>\n</figure>"
+            )
         else:
             named.append(f"- {words}" + (" (table)" if isinstance(figure, Table) else ""))
     if named:
@@ -197,7 +206,9 @@ def presets(one: Paper) -> list[str]:
     found = ["\n".join(lines)]
     rest = [name for name in one.presets if name not in own and name not in one.studies]
     if rest:
-        found.append("Experiments with settings of their own: " + ", ".join(f"`{name}`" for name in rest) + ".")
+        found.append(
+            "Experiments with settings of their own: " + ", ".join(f"`{name}`" for name in rest) + "."
+        )
     if one.studies:
         studies: list[Study] = list(one.studies.values())
         found.append("Studies (`descentlab sweep`, `judge` or `reproduce --scale`):")
@@ -244,5 +255,5 @@ def examples_page() -> str:
         text = path.read_text()
         about = ast.get_docstring(ast.parse(text)) or ""
         parts += [f"## {path.stem.replace('_', ' ').capitalize()}", about.partition("\n\n")[0]]
-        parts.append(f"```python title=\"examples/{path.name}\"\n{text}```")
+        parts.append(f'```python title="examples/{path.name}"\n{text}```')
     return "\n\n".join(parts)
