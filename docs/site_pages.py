@@ -31,6 +31,7 @@ from docstrings import escaped  # noqa: E402
 
 # What comes first, in this order; every further page of docs/ follows.
 GUIDE = ("tour.md", "adding_a_paper.md", "verdicts.md", "sweeps.md", "cluster.md", "data.md", "report.md")
+SHIM = "https://unpkg.com/iframe-worker/shim"
 # Modules beside the nouns whose functions one writes claims and papers with.
 MODULES = {
     "Measuring": ("estimate", "law", "rival", "scaling", "ready"),
@@ -82,8 +83,12 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:
     """Pages load nothing from elsewhere: what searches without a server is a script of ours."""
-    own = get_relative_url("offline_search.js", page.url)
-    return output.replace("https://unpkg.com/iframe-worker/shim", own)
+    return output.replace(SHIM, get_relative_url("offline_search.js", page.url))
+
+
+def on_post_template(output: str, **_: Any) -> str:
+    """The same for the page that stands for missing ones, wherever they are."""
+    return output.replace(SHIM, "/offline_search.js")
 
 
 def shipped() -> list[str]:
