@@ -198,7 +198,7 @@ def test_a_plot_tells_its_numbers_and_finds_ticks_where_it_is_zoomed(tab: Tab, r
         page.wait_for_timeout(150)
         if figure.locator(".hovertext").count():
             break
-    assert "seeds" in figure.locator(".hovertext").first.inner_text()
+    assert "seeds" in figure.locator(".hovertext").first.text_content()
     assert figure.get_by_role("button", name="Share").count() == 0
     plot = f"document.querySelector('{CURVES} [data-plot] .live')"
     printed = page.evaluate(f"{plot}.layout.xaxis.range")
