@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure as Canvas
 
+    from descentlab.crossing import Crossing
     from descentlab.moving import Movie, Surface
     from descentlab.system import System
 
@@ -155,6 +156,11 @@ class Paper:
     def studies(self) -> "dict[str, Study]":
         """The ready-made sweeps by name."""
         return {study.name: study for study in getattr(self.module, "STUDIES", ())}
+
+    @property
+    def crossings(self) -> "tuple[Crossing, ...]":
+        """The tasks that the paper lends to the atlas."""
+        return getattr(self.module, "ATLAS", ())
 
     def figures_of(self, preset: str) -> list[Figure | Table]:
         """The figures and tables that belong to a preset."""

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+from descentlab import atlas as crossed
 from descentlab import experiment
+from descentlab.atlas import Atlas
+from descentlab.atlas_tables import as_text
 from descentlab.claim import Outcome
 from descentlab.fleet import Fleet
 from descentlab.paper import Paper, load, names
@@ -19,6 +22,7 @@ def reproduce(
     store: Path | None,
     out: Path,
     fleet: Fleet | None = None,
+    atlas: bool = False,
 ) -> tuple[Path, bool]:
     """The report's path, and whether any verdict is BROKEN. What the store holds is not computed again."""
     here, sections = Store(store), []
@@ -28,7 +32,8 @@ def reproduce(
             for name, own in ({scale: preset} | along).items():
                 view.plan(paper, experiment.needed(own, needs(paper, name)), seeds)
                 sections.append(section(paper, name, own, seeds, here, view, fleet))
-    return finish(sections, out)
+        found = crossed.survey(seeds, here, view, fleet) if atlas else None
+    return finish(sections, out, found)
 
 
 def report(store: Path | None, out: Path) -> tuple[Path, bool] | None:
@@ -50,7 +55,9 @@ def report(store: Path | None, out: Path) -> tuple[Path, bool] | None:
                     f"{held.count(0)} of {len(held)} runs of {paper.name} at {scale} are not in the store"
                 )
                 watcher.say(f"{lacking}; `descentlab reproduce {paper.name} --scale {scale}` makes them")
-    return finish(sections, out) if sections else None
+    seeds = crossed.held(here)
+    atlas = crossed.survey(seeds, here, watcher) if seeds >= crossed.FEWEST_SEEDS else None
+    return finish(sections, out, atlas) if sections or atlas else None
 
 
 def needs(paper: Paper, scale: str) -> list[experiment.Need]:
@@ -73,9 +80,11 @@ def section(
     return Section(paper, scale, preset, seeds, verdicts, runs)
 
 
-def finish(sections: list[Section], out: Path) -> tuple[Path, bool]:
-    """Prints the verdicts and writes the report."""
+def finish(sections: list[Section], out: Path, atlas: Atlas | None = None) -> tuple[Path, bool]:
+    """Prints the verdicts and the atlas, and writes the report."""
     for one in sections:
         print_verdicts(one.verdicts)
     broken = any(v.outcome == Outcome.BROKEN for one in sections for v in one.verdicts)
-    return write(sections, out), broken
+    if atlas is not None:
+        print(as_text(atlas))
+    return write(sections, out, atlas), broken

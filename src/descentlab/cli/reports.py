@@ -11,7 +11,8 @@ from descentlab.cli.output import fail
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers; all of them if none is named.")
+        list[str] | None,
+        typer.Argument(metavar="[PAPER]...", help="Papers, and `atlas`; all papers if none is named."),
     ] = None,
     scale: Scale = "quick",
     seeds: Seeds = SEEDS,
@@ -21,11 +22,13 @@ def reproduce(
 ) -> None:
     """The main job: runs, judges, draws and reports everything."""
     from descentlab import paper
-    from descentlab.cli.request import chosen, processes
+    from descentlab.cli.request import atlas_wanted, chosen, processes
     from descentlab.reproduce import reproduce
 
-    wanted = [chosen(name, scale, [], None, seeds) for name in names or paper.names()]
-    _reported(*reproduce(wanted, scale, seeds, store, out, processes(workers)))
+    atlas = atlas_wanted(names or [], scale, seeds)
+    papers = paper.names() if not names else [name for name in names if name != "atlas"]
+    wanted = [chosen(name, scale, [], None, seeds) for name in papers]
+    _reported(*reproduce(wanted, scale, seeds, store, out, processes(workers), atlas))
 
 
 def report(store: StoreDir = None, out: Out = Path("report")) -> None:

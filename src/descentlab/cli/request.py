@@ -39,6 +39,22 @@ def swept_and_set(axes: Sequence[Grid], set_: list[str], steps: int | None) -> N
             raise SettingError(f"{name} is swept or set, got --over {name} and {name}={fixed[name]}.")
 
 
+def atlas_wanted(names: list[str], scale: str, seeds: int) -> bool:
+    """Whether the atlas is asked for, which has one scale and needs two halves of seeds."""
+    from descentlab.atlas import NAME
+    from descentlab.crossing import FEWEST_SEEDS
+
+    if NAME not in names:
+        return False
+    one_of("scale of the atlas", scale, ["quick"])
+    if seeds < FEWEST_SEEDS:
+        raise SettingError(
+            f"the atlas takes {FEWEST_SEEDS} seeds or more, since one half chooses rates for the other; "
+            f"got seeds={seeds}."
+        )
+    return True
+
+
 def processes(workers: int | None) -> Processes:
     """So many workers on this machine, by default one a core."""
     if workers is not None and workers < 1:

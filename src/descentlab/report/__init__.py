@@ -3,6 +3,7 @@
 write([Section(paper, "quick", preset, seeds, verdicts, runs)], Path("report"))
 
     index.html      all verdicts at a glance
+    atlas.html      papers' tasks crossed with optimisers and kernels, if asked for
     PAPER.html      claims as cards, figures, settings, deviations, runs
     verdicts.*      the verdicts as CSV, LaTeX and JSON
     figures/        pictures as SVG     plots/  what moves under the pointer     data/  the figures' numbers
@@ -19,8 +20,11 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from descentlab.atlas import Atlas
 from descentlab.claim import Outcome
 from descentlab.report import tables, typeface
+from descentlab.report.atlas import PAGE as ATLAS_PAGE
+from descentlab.report.atlas import atlas_map
 from descentlab.report.chapter import Chapter, chapter, judge_command
 from descentlab.report.chapter import Section as Section
 from descentlab.report.files import Files
@@ -36,7 +40,7 @@ MEANINGS = {
 }
 
 
-def write(sections: Sequence[Section], out: Path) -> Path:
+def write(sections: Sequence[Section], out: Path, atlas: Atlas | None = None) -> Path:
     """Writes the report into a folder, its front page last, and returns that page's path.
 
     A figure that cannot be drawn is replaced by its error, listed on the front page and printed to stderr.
@@ -55,11 +59,14 @@ def write(sections: Sequence[Section], out: Path) -> Path:
         files.put("assets/plotly.min.js", library.read_bytes())
     for name, text in tables.written(sections).items():
         files.put(name, text)
+    if atlas is not None:
+        files.put(ATLAS_PAGE, templates.get_template(ATLAS_PAGE).render(map=atlas_map(atlas, files), **about))
     front = templates.get_template("front.html").render(
+        atlas=atlas,
         chapters=chapters,
         outcomes=Counter(verdict.outcome for section in sections for verdict in section.verdicts),
         failures=[(one.page, d) for one in chapters for d in one.drawings if d.error],
-        commands=_commands(sections),
+        commands=_commands(sections, atlas),
         **about,
     )
     files.sweep()
@@ -75,7 +82,7 @@ def _page(one: Chapter) -> str:
     return one.page
 
 
-def _commands(sections: Iterable[Section]) -> list[str]:
+def _commands(sections: Iterable[Section], atlas: Atlas | None) -> list[str]:
     """The commands that make everything on the page: a scale's papers at once, a changed preset alone."""
     scales: dict[tuple[str, int], list[str]] = {}
     changed = []
@@ -88,7 +95,10 @@ def _commands(sections: Iterable[Section]) -> list[str]:
         shlex.join(["descentlab", "reproduce", *dict.fromkeys(papers), "--scale", scale, f"--seeds={seeds}"])
         for (scale, seeds), papers in scales.items()
     ]
-    return [*whole, *changed]
+    crossed = (
+        [] if atlas is None else [shlex.join(["descentlab", "reproduce", "atlas", f"--seeds={atlas.seeds}"])]
+    )
+    return [*whole, *changed, *crossed]
 
 
 def _templates() -> jinja2.Environment:

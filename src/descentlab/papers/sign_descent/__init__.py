@@ -45,9 +45,10 @@ from jaxtyping import Array, Float, ScalarLike
 from descentlab.dynamics import Dynamics, descent
 from descentlab.numerics import float_dtype
 from descentlab.objective import empirical
+from descentlab.optimizers import optimizer
 from descentlab.paper import About, Deviation
 from descentlab.papers.sign_descent import claims, figures, mnist, studies
-from descentlab.papers.sign_descent.rules import moves
+from descentlab.papers.sign_descent.atlas import ATLAS as ATLAS
 from descentlab.papers.sign_descent.setting import PRESETS as PRESETS
 from descentlab.papers.sign_descent.setting import FullWeights as FullWeights
 from descentlab.papers.sign_descent.setting import Preset as Preset
@@ -202,7 +203,8 @@ def rule(p: Preset) -> optax.GradientTransformation:
     def scaled(updates: Any, _: Any) -> Any:
         return Weights(*[factor[name[0]] * x for name, x in updates._asdict().items()])
 
-    return optax.chain(moves(p), optax.stateless(scaled))
+    own = optimizer(p.optimizer, p.eta, beta1=p.beta1, beta2=p.beta2, epsilon=p.epsilon)
+    return optax.chain(own, optax.stateless(scaled))
 
 
 def slope(p: Preset, task: Task, w: Weights) -> Weights:

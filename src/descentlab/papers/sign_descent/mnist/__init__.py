@@ -19,9 +19,9 @@ from descentlab.data.mnist import Digits
 from descentlab.dynamics import Dynamics, descent
 from descentlab.numerics import float_dtype
 from descentlab.objective import empirical
+from descentlab.optimizers import optimizer
 from descentlab.papers.sign_descent.mnist.claims import CLAIMS as CLAIMS
 from descentlab.papers.sign_descent.mnist.figures import FIGURES as FIGURES
-from descentlab.papers.sign_descent.rules import moves
 from descentlab.preset import Settings, parameter, preset
 from descentlab.probe import Probe, log_spaced
 from descentlab.system import Loaded
@@ -197,7 +197,8 @@ def rule(p: Preset) -> optax.GradientTransformation:
     def doubled(updates: Any, _: Any) -> Any:
         return updates._replace(v=2.0 * updates.v)
 
-    own = optax.sgd(p.eta_gd) if p.optimizer == "gd" else moves(p)
+    eta = p.eta_gd if p.optimizer == "gd" else p.eta
+    own = optimizer(p.optimizer, eta, beta1=p.beta1, beta2=p.beta2, epsilon=p.epsilon)
     return optax.chain(own, optax.stateless(doubled))
 
 
