@@ -32,11 +32,23 @@ def full_instance(p: sd.Preset, key=KEY) -> tuple[sd.Task, setting.Instance, Any
     return sd.make_task(key, p), instance, tokens, y * instance.u
 
 
-every_optimizer = pytest.mark.parametrize(("optimizer", "eta"), [("sign", 1e-2), ("gd", 0.3), ("adam", 1e-2)])
+every_optimizer = pytest.mark.parametrize(
+    ("optimizer", "eta"), [("sign", 1e-2), ("gd", 0.3), ("adam", 1e-2), ("proximal", 0.3)]
+)
 
 
-def full_loss(w: sd.FullWeights, X, y):
-    return jnp.mean(jax.nn.softplus(-y * jax.vmap(lambda x: sd.predict(w, x))(X)))
+def soft_steps(g: sd.FullWeights, w: sd.FullWeights, eta: float, lam: float) -> sd.FullWeights:
+    """Proximal steps of W_Q and W_K and plain ones of W_V, entry by entry."""
+
+    def soft(x: np.ndarray) -> np.ndarray:
+        return np.where(x > eta * lam, x - eta * lam, np.where(x < -eta * lam, x + eta * lam, 0.0))
+
+    Q, K, V = (np.asarray(a) - eta * np.asarray(b) for a, b in zip(w, g, strict=True))
+    return sd.FullWeights(*(jnp.asarray(a) - b for a, b in zip((soft(Q), soft(K), V), w, strict=True)))
+
+
+def full_loss(w: sd.FullWeights, X, y, kernel="softmax"):
+    return jnp.mean(jax.nn.softplus(-y * jax.vmap(lambda x: sd.predict(w, x, kernel))(X)))
 
 
 def assert_mean(x: np.ndarray, expected: float, alpha: float = ALPHA) -> None:
@@ -142,13 +154,32 @@ def test_balanced_gradient_has_the_signs_of_the_gradient():
 # ---------------------------------------------------------------- the exact moving coordinates
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "linear"])
+def test_other_kernels_are_those_of_queries_and_keys(kernel: str):
+    task, instance, X, y = full_instance(SMALL.replace(attention=kernel))
+    w = sd.FullWeights(*(np.asarray(a) for a in instance.start))
+    for x in np.asarray(X):
+        f = 0.0
+        for query in range(2):
+            for key in range(2):
+                q, k = w.Q @ x[query], w.K @ x[key]
+                s = np.exp(-np.sum((q - k) ** 2) / 2) if kernel == "gaussian" else (1 + q @ k) / 2
+                f += s * np.mean((w.V[0] - w.V[1]) @ x[key])
+        np.testing.assert_allclose(sd.predict(instance.start, jnp.asarray(x), kernel), f, rtol=1e-12)
+    np.testing.assert_allclose(sd.loss(task.start, task), full_loss(instance.start, X, y, kernel), rtol=1e-12)
+
+
 @every_optimizer
-def test_moving_coordinates_give_the_full_run(optimizer: str, eta: float):
-    p = SMALL.replace(optimizer=optimizer, eta=eta)
+@pytest.mark.parametrize("kernel", ["softmax", "gaussian", "linear"])
+def test_moving_coordinates_give_the_full_run(optimizer: str, eta: float, kernel: str):
+    p = SMALL.replace(
+        optimizer=optimizer, eta=eta, attention=kernel, steps=SMALL.steps if kernel == "softmax" else 5
+    )
     task, instance, X, y = full_instance(p)
     moves, _ = setting.moving(instance.zeta, p)
     rules = {"sign": optax.sign_sgd(eta), "gd": optax.sgd(eta)}
     rules["adam"] = optax.adam(eta, p.beta1, p.beta2, p.epsilon)
+    rules["proximal"] = optax.stateless(lambda g, w: soft_steps(g, w, eta, p.lam))
     rule, w = rules[optimizer], instance.start
     memory = rule.init(w)
     dynamics = sd.dynamics(task, p)
@@ -157,7 +188,7 @@ def test_moving_coordinates_give_the_full_run(optimizer: str, eta: float):
         assert dynamics.step is not None
         state = dynamics.step(jax.random.fold_in(KEY, t), state)
         with jax.numpy_dtype_promotion("standard"):
-            updates, memory = rule.update(jax.grad(full_loss)(w, X, y), memory, w)
+            updates, memory = rule.update(jax.grad(full_loss)(w, X, y, kernel), memory, w)
         w = jax.tree.map(jnp.add, w, updates)
 
     def back(start, now, then):

@@ -37,8 +37,10 @@ from descentlab.curvature import PRODUCTS, Extremes, extreme_eigenvalues
 from descentlab.dynamics import Dynamics, descent
 from descentlab.flow import flow
 from descentlab.objective import empirical
+from descentlab.optimizers import optimizer
 from descentlab.paper import About
 from descentlab.papers.attention_kernels import claims, figures, transformer
+from descentlab.papers.attention_kernels.atlas import ATLAS as ATLAS
 from descentlab.papers.attention_kernels.deviations import DEVIATIONS as DEVIATIONS
 from descentlab.papers.attention_kernels.model import KERNELS, floor, least_singular, outputs, values
 from descentlab.papers.attention_kernels.model import Weights as Weights
@@ -204,7 +206,23 @@ def dynamics(task: Task, p: Preset) -> Dynamics:
 
     if p.algorithm == "flow":
         return flow(begin, along, task.rate)
-    return descent(begin, empirical(lambda path: loss(path.weights, task, p), along), optax.sgd(task.rate))
+    return descent(begin, empirical(lambda path: loss(path.weights, task, p), along), rule(task, p))
+
+
+def rule(task: Task, p: Preset) -> optax.GradientTransformation:
+    """The optimiser of the weights; the two sums go up by eta in any case."""
+    if p.optimizer == "gd":
+        return optax.sgd(task.rate)
+    own = optimizer(
+        p.optimizer, task.rate, lam=p.lam, sparse=Weights(Q="q" in p.train, K="k" in p.train, V=False)
+    )
+
+    def update(g: Path, memory: Any, path: Path | None = None) -> tuple[Path, Any]:
+        assert path is not None
+        weights, memory = own.update(g.weights, memory, path.weights)
+        return Path(weights, -task.rate * g.length, -task.rate * g.energy), memory  # type: ignore[arg-type]
+
+    return optax.GradientTransformation(lambda path: own.init(path.weights), update)  # type: ignore[arg-type]
 
 
 def squared(w: Weights) -> Float[Array, ""]:
@@ -252,26 +270,30 @@ def probes(p: Preset) -> dict[str, Probe]:
     def moved(w: Weights, task: Task, p: Preset) -> Array:
         return by_block(jax.tree.map(jnp.subtract, w, task.start))
 
-    return {
+    found = {
         "loss": of(loss, "f"),
         "gradient": of(lambda w, task, p: by_block(jax.grad(loss)(w, task, p)),
                        "norm of the gradient in W^Q, W^K, W^V, trained or not", "block"),
         "moved": of(moved, "distance of W^Q, W^K, W^V from the start", "block"),
         "length": Probe(lambda task, p, state: state.params.length, "eta sum of |grad f| over all steps"),
         "energy": Probe(lambda task, p, state: state.params.energy, "eta sum of |grad f|^2 over all steps"),
+        "start_size": of(lambda w, task, p: by_block(task.start), "norm of W^Q, W^K, W^V at the start",
+                         "block", once=True),
+        "rate": of(lambda w, task, p: task.rate, "step size", once=True),
+    }  # fmt: skip
+    if not p.detail:
+        return found
+    return found | {
         "beta": of(beta, "|W^O|^2 sigma_min^2(B): safe reading, and as printed", "reading"),
         "gamma": of(gamma, "sigma_min^2(J_Q)"),
         "curvature": of(lambda w, task, p: jnp.stack(hessian_ends(w, task, p)),
                         "least and largest eigenvalue of the Hessian in what is trained", "end"),
-        "start_size": of(lambda w, task, p: by_block(task.start), "norm of W^Q, W^K, W^V at the start",
-                         "block", once=True),
         "floor": of(
             lambda w, task, p: jnp.stack([floor(task.start, task.W_O, task.X, task.y, k) for k in KERNELS]),
             "loss below which no W^Q, W^K lead, of each kernel, with the first values", "kernel", once=True,
         ),
         "ranks": of(lambda w, task, p: ranks(task.start, task, p), "rank of B at the start by heads",
                     "heads", once=True),
-        "rate": of(lambda w, task, p: task.rate, "step size", once=True),
     }  # fmt: skip
 
 

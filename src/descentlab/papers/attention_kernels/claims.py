@@ -30,9 +30,10 @@ claim = partial(Claim, presets=("tiny", "quick", "paper"))
 WIDE = Assumption("HD >= Nn", lambda p: p.N * p.n <= p.H * p.D)
 HOW_WIDE = Assumption("HD / Nn", lambda p: True, lambda p: p.H * p.D / (p.N * p.n), exact=False)
 DESCENT = is_one_of("algorithm", "descent")
+GD = is_one_of("optimizer", "gd")
 SMALL_STEP = Assumption("eta <= 1/L at the start", lambda p: p.step == "fixed" or p.eta <= 1)
 DOUBLE = is_one_of("precision", 64)  # rounding errors are told from losses by their size
-THEOREM = (WIDE, HOW_WIDE, DESCENT, SMALL_STEP, DOUBLE)
+THEOREM = (WIDE, HOW_WIDE, DESCENT, GD, SMALL_STEP, DOUBLE)
 COUPLES = Assumption("H >= 2, for heads in couples", lambda p: p.H >= 2)
 CHOICE = Assumption("n >= 2, for softmax to choose", lambda p: p.n >= 2)
 THEOREM_2 = (*THEOREM, COUPLES, CHOICE)
@@ -175,7 +176,7 @@ REMARKS = (
         measures.fit_of_few_heads,
         Interval(low=-2.0),
         runs=FEW_HEADS,
-        assumes=(Assumption("D < Nn", lambda p: p.N * p.n > p.D),),
+        assumes=(Assumption("D < Nn", lambda p: p.N * p.n > p.D), GD),
         mutants=(Mutant("many heads", {"H": 8}, {"softmax": {"H": 8}, "gaussian": {"H": 8}}),),
         margin="A hundredth of the loss is a tenth of the residual.",
     ),
@@ -226,6 +227,7 @@ KERNELS_COMPARED = (
             **GENERIC_TUNED,
             **named(paired=PAIRED_TUNED, with_values=VALUES_TUNED),
         },
+        assumes=(GD,),
         mutants=(SAME,),
         margin=BEATS,
     ),
@@ -236,7 +238,7 @@ KERNELS_COMPARED = (
         measures.separation,
         Interval(low=TWICE),
         runs=SEPARATING_TUNED,
-        assumes=(COUPLES,),
+        assumes=(COUPLES, GD),
         mutants=(SAME,),
         margin=BEATS,
     ),
@@ -261,6 +263,7 @@ KERNELS_COMPARED = (
         measures.vanishing,
         Interval(low=1.0),
         runs={**GENERIC_TUNED, **named(constructed=SEPARATING_TUNED)},
+        assumes=(GD,),
         mutants=(SAME,),
         margin="Vanishing: a tenth of the other kernel's, for the same residual.",
     ),
@@ -273,6 +276,7 @@ KERNELS_COMPARED = (
         measures.more_solutions,
         Interval(low=1.0),
         runs=STARTS,
+        assumes=(GD,),
         mutants=(SAME,),
         margin="At least one more on average; ends nearer than a twentieth of |y| are one.",
     ),

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-KERNELS = ("softmax", "gaussian")
+KERNELS = ("softmax", "gaussian")  # of the paper; the model knows linear attention too
 
 
 class Weights(NamedTuple):
@@ -39,8 +39,13 @@ def scores(w: Weights, X: Float[Array, "N n D"], kernel: str) -> Float[Array, "N
 
 
 def attention(w: Weights, X: Float[Array, "N n D"], kernel: str) -> Float[Array, "N H n n"]:
-    """S_ih: the softmax of C_ih by rows, or exp(C_ih), whose rows need not sum to one."""
+    """S_ih: the softmax of C_ih by rows, or exp(C_ih), whose rows need not sum to one.
+
+    Linear attention has 1 + C for exp(C), and n for the sum over tokens.
+    """
     C = scores(w, X, kernel)
+    if kernel == "linear":
+        return (1 + C) / X.shape[1]
     return jax.nn.softmax(C, axis=-1) if kernel == "softmax" else jnp.exp(C)
 
 
@@ -77,14 +82,16 @@ def query_jacobian(
     """J_Q, the derivative of all outputs in W^Q: row (i, k) is the direct sum over h of x_ik (x) g_ikh.
 
     g = -d^{-1/2} sum_j S_kj v_j (q_k - k_j), or d^{-1/2} sum_j S_kj (v_j - vbar_k) k_j for softmax, with
-    v = X u_h and vbar_k the mean of v under S_k.
+    v = X u_h and vbar_k the mean of v under S_k; (n d^{1/2})^{-1} sum_j v_j k_j for linear attention.
     """
     N, n, _ = X.shape
     q, k, S = projected(X, w.Q), projected(X, w.K), attention(w, X, kernel)
-    weighted = S * values(w, W_O, X)[:, :, None, :]
+    slope = jnp.full_like(S, 1 / n) if kernel == "linear" else S
+    weighted = slope * values(w, W_O, X)[:, :, None, :]
     total = jnp.sum(weighted, axis=-1)[..., None]
     g = jnp.einsum("ihkj,ihjd->ihkd", weighted, k)
-    g = g - total * (q if kernel == "gaussian" else jnp.einsum("ihkj,ihjd->ihkd", S, k))
+    if kernel != "linear":
+        g = g - total * (q if kernel == "gaussian" else jnp.einsum("ihkj,ihjd->ihkd", S, k))
     g = g / jnp.sqrt(jnp.asarray(q.shape[-1], g.dtype))
     return jnp.einsum("ikD,ihkd->ikhDd", X, g).reshape(N * n, -1)
 
@@ -106,9 +113,12 @@ def reachable(
     """Bounds on the outputs of every input, whatever W^Q and W^K are.
 
     Rows of softmax attention are weights that sum to one, so a head's outputs lie in the hull of its values.
-    Gaussian attention lies in (0, 1], each entry for itself.
+    Gaussian attention lies in (0, 1], each entry for itself; linear attention anywhere.
     """
     v = values(w, W_O, X)
+    if kernel == "linear":
+        anywhere = jnp.full(v.shape[0], jnp.inf, v.dtype)
+        return -anywhere, anywhere
     if kernel == "softmax":
         low, high = jnp.min(v, axis=-1), jnp.max(v, axis=-1)
     else:

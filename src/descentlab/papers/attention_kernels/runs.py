@@ -11,7 +11,7 @@ from descentlab.papers.attention_kernels.model import KERNELS
 
 Overrides = dict[str, Any]
 
-ONE: Overrides = {"starts": 1, "rates": 1, "grid": 0}  # start and step size, recorded in full
+ONE: Overrides = {"starts": 1, "rates": 1, "grid": 0, "detail": True}  # start and step size, recorded in full
 
 
 def named(**groups: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,15 +43,13 @@ GENERIC_QUERY = {kernel: {**run, **GENERIC} for kernel, run in QUERY.items()}
 
 # ---------------------------------------------------------------- kernels compared, each at its best step
 
-TUNED: Overrides = {"algorithm": "descent", "step": "curvature", "eta": 0.25, "rates": 5}
+DESCENT: Overrides = {"algorithm": "descent", "optimizer": "gd", "step": "curvature"}
+TUNED: Overrides = {**DESCENT, "eta": 0.25, "rates": 5}
 GENERIC_TUNED = {kernel: {**run, **TUNED} for kernel, run in GENERIC_QUERY.items()}
 PAIRED_TUNED = {kernel: {**run, "init": "paired"} for kernel, run in GENERIC_TUNED.items()}
 VALUES_TUNED = {kernel: {**run, "train": "qkv"} for kernel, run in GENERIC_TUNED.items()}
 FEW_HEADS = {kernel: {**run, "H": 1} for kernel, run in VALUES_TUNED.items()}
-STARTS = {
-    kernel: {**run, "algorithm": "descent", "step": "curvature", "eta": 1.0, "starts": 16}
-    for kernel, run in GENERIC_QUERY.items()
-}
+STARTS = {kernel: {**run, **DESCENT, "eta": 1.0, "starts": 16} for kernel, run in GENERIC_QUERY.items()}
 
 # ---------------------------------------------------------------- the construction that separates
 

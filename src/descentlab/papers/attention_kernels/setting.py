@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Key
 from descentlab.errors import SettingError
 from descentlab.foreign import chosen, fingerprint
 from descentlab.numerics import float_dtype
+from descentlab.optimizers import OPTIMIZERS
 from descentlab.papers.attention_kernels.model import KERNELS, Weights, outputs
 from descentlab.preset import Settings, parameter, preset
 from descentlab.probe import log_spaced
@@ -20,6 +21,8 @@ from descentlab.probe import log_spaced
 TRAINED = ("q", "k", "v", "qk", "qv", "kv", "qkv")
 STEP_RATIO = 4.0  # between step sizes that are tried side by side
 MOST_BYTES = 4e9
+# Optimisers that a gradient tells a direction alone, and their step size unless it is given.
+BY_SIGN, SIGN_ETA = ("sign", "adam"), 1e-2
 
 
 @preset
@@ -31,7 +34,12 @@ class Preset(Settings):
     D: int = parameter("numbers of a token", default=16, low=2, high=4096)
     d: int = parameter("columns of W^Q, W^K, W^V of a head", default=8, low=1, high=4096)
     H: int = parameter("heads", default=4, low=1, high=1024)
-    kernel: str = parameter("attention kernel", default="softmax", choices=KERNELS)
+    kernel: str = parameter(
+        "attention kernel; linear, which is not the paper's, has 1 + x for exp(x) and n for the sum over "
+        "tokens",
+        default="softmax",
+        choices=(*KERNELS, "linear"),
+    )
     train: str = parameter("which of W^Q, W^K, W^V are trained", default="qkv", choices=TRAINED)
     tokens: str = parameter(
         "tokens are Gaussian, or biased: Gaussian with a last coordinate of one", default="gaussian",
@@ -60,6 +68,13 @@ class Preset(Settings):
         default="descent",
         choices=("descent", "flow"),
     )
+    optimizer: str = parameter(
+        "gradient descent as in the paper, or sign descent, Adam, or proximal steps with an l1 norm of W^Q "
+        "and W^K",
+        default="gd",
+        choices=OPTIMIZERS,
+    )
+    lam: float = parameter("optimizer=proximal: weight of the l1 norm", default=0.01, low=0)
     step: str = parameter(
         "eta is the step size, or in units of 1/L with L the largest curvature, up or down, at the start",
         default="curvature",
@@ -74,12 +89,18 @@ class Preset(Settings):
         "make a map; 0: no map",
         default=0, low=0, high=256,
     )  # fmt: skip
+    detail: bool = parameter(
+        "record beta, gamma and the curvature along the run, and ranks and floors of one start", default=True
+    )
     precision: int = parameter("bits of a number", default=64, choices=(32, 64))
     steps: int = parameter("training steps", default=3000, low=1, high=10**9)
 
     def implied(self, changes):
-        """The separating values need a coordinate that is one."""
-        return {"tokens": "biased"} if changes.get("init") == "separating" else {}
+        """The separating values need a coordinate that is one; steps by signs have a size of their own."""
+        along: dict[str, Any] = {"tokens": "biased"} if changes.get("init") == "separating" else {}
+        if changes.get("optimizer") in BY_SIGN and self.optimizer not in BY_SIGN:
+            along |= {"step": "fixed", "eta": SIGN_ETA}
+        return along
 
     def conflicts(self) -> Iterator[str]:
         """Starts that cannot be, and runs of many cells that are not of a kind."""
@@ -95,6 +116,13 @@ class Preset(Settings):
                 f"algorithm=flow trains one start, got starts={self.starts}, rates={self.rates}, "
                 f"grid={self.grid}."
             )
+        if self.optimizer != "gd" and (self.algorithm == "flow" or self.cells > 1):
+            yield (
+                f"optimizer={self.optimizer} takes algorithm=descent and one start, got algorithm="
+                f"{self.algorithm}, starts={self.starts}, rates={self.rates}, grid={self.grid}."
+            )
+        if self.optimizer in BY_SIGN and self.step == "curvature":
+            yield f"step=curvature takes optimizer=gd or proximal, got optimizer={self.optimizer}."
         if self.needed_bytes > MOST_BYTES:
             yield (
                 f"N={self.N}, n={self.n}, D={self.D}, d={self.d}, H={self.H} with {self.cells} cells take "

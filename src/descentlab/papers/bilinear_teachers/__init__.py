@@ -40,10 +40,12 @@ from descentlab.dynamics import Dynamics, descent
 from descentlab.flow import flow
 from descentlab.numerics import float_dtype
 from descentlab.objective import online, population
+from descentlab.optimizers import optimizer
 from descentlab.paper import About
 from descentlab.papers.bilinear_teachers import claims, figures, line, mnist
 from descentlab.papers.bilinear_teachers.arccosine import gap
 from descentlab.papers.bilinear_teachers.arcsine import arcsin
+from descentlab.papers.bilinear_teachers.atlas import ATLAS as ATLAS
 from descentlab.papers.bilinear_teachers.deviations import DEVIATIONS as DEVIATIONS
 from descentlab.papers.bilinear_teachers.model import FullParams as FullParams
 from descentlab.papers.bilinear_teachers.model import Params as Params
@@ -57,13 +59,8 @@ from descentlab.papers.bilinear_teachers.model import printed as printed
 from descentlab.papers.bilinear_teachers.model import sample as sample
 from descentlab.papers.bilinear_teachers.model import student as student
 from descentlab.papers.bilinear_teachers.model import teacher as teacher
-from descentlab.papers.bilinear_teachers.setting import LAWS as LAWS
-from descentlab.papers.bilinear_teachers.setting import PRESETS as PRESETS
-from descentlab.papers.bilinear_teachers.setting import TEACHERS as TEACHERS
-from descentlab.papers.bilinear_teachers.setting import LineTask as LineTask
-from descentlab.papers.bilinear_teachers.setting import Preset as Preset
-from descentlab.papers.bilinear_teachers.setting import Task as Task
 from descentlab.papers.bilinear_teachers.setting import (
+    BY_SIGN,
     bare,
     bend,
     entries,
@@ -72,6 +69,12 @@ from descentlab.papers.bilinear_teachers.setting import (
     line_task,
     on_line,
 )
+from descentlab.papers.bilinear_teachers.setting import LAWS as LAWS
+from descentlab.papers.bilinear_teachers.setting import PRESETS as PRESETS
+from descentlab.papers.bilinear_teachers.setting import TEACHERS as TEACHERS
+from descentlab.papers.bilinear_teachers.setting import LineTask as LineTask
+from descentlab.papers.bilinear_teachers.setting import Preset as Preset
+from descentlab.papers.bilinear_teachers.setting import Task as Task
 from descentlab.papers.bilinear_teachers.setting import make_task as make_task
 from descentlab.papers.bilinear_teachers.setting import program as program
 from descentlab.papers.bilinear_teachers.setting import records as records
@@ -93,7 +96,7 @@ def population_loss(w: Params, task: Task) -> Float[Array, ""]:
 @jax.custom_vjp
 def _population_loss(w: Params, task: Task) -> Float[Array, ""]:
     k, _ = bend(task.preset)
-    S = attention(w.A)
+    S = attention(w.A, task.preset.attention)
     W, w_norm = _directions(w.W_V, 1)
     V, v_norm = _directions(task.V, 1)
     s, s_norm = _directions(S, 0)
@@ -137,7 +140,7 @@ def population_gradient(w: Params, task: Task) -> Params:
     """
     p = task.preset
     k, at_zero = bend(p)
-    S = attention(w.A)
+    S = attention(w.A, p.attention)
     ww, wv, vv = (jnp.sum(x * y, axis=1) for x, y in ((w.W_V, w.W_V), (w.W_V, task.V), (task.V, task.V)))
     ss, st = jnp.sum(S * S, axis=0), jnp.sum(S * task.S, axis=0)
     if p.activation == "identity":
@@ -152,8 +155,12 @@ def population_gradient(w: Params, task: Task) -> Params:
         beta = jnp.where(moved[:, None], a**2 + 2 * b2 / jnp.pi * arcsin(rho), a * at_zero)
     s2 = jnp.asarray(p.sigma_x, S.dtype) ** 2
     own, other = s2 * (ww @ alpha), s2 * (wv @ beta)
-    inner = own * ss - other * st
-    to_A = S * (own[None, :] * S - other[None, :] * task.S - inner[None, :]) / p.D**0.5
+    to_S = own[None, :] * S - other[None, :] * task.S
+    if p.attention == "linear":
+        to_A = to_S / p.D**1.5
+    else:
+        inner = own * ss - other * st
+        to_A = S * (to_S - inner[None, :]) / p.D**0.5
     return Params(s2 * ((alpha @ ss)[:, None] * w.W_V - (beta @ st)[:, None] * task.V), to_A)
 
 
@@ -198,7 +205,7 @@ def metric(task: Task) -> Callable[[Any], Any]:
 def halved(w: Params, task: Task) -> Bool[Array, ""]:
     """Whether |S - S*|_F is below half of what uniform attention gives: the event of T*."""
     D, K = task.preset.D, task.preset.K
-    return _norm(attention(w.A) - task.S) < 0.5 * (D / K - 1) ** 0.5
+    return _norm(attention(w.A, task.preset.attention) - task.S) < 0.5 * (D / K - 1) ** 0.5
 
 
 def dynamics(task: Task | LineTask, p: Preset) -> Dynamics:
@@ -232,13 +239,33 @@ def dynamics(task: Task | LineTask, p: Preset) -> Dynamics:
         kink = p.start == "zero" and p.train != "attention"
         return flow(off_the_kink if kink else begin, slope, p.eta, event=lambda w: halved(w, task))
     if p.algorithm == "population":
-        return descent(begin, population(lambda w: population_loss(w, task), slope), optax.sgd(p.eta))
+        exact = population(lambda w: population_loss(w, task), slope)
+        return descent(begin, exact, rule(task, p))
     fresh = online(
         lambda key: sample(key, task, p.batch),
         lambda w, batch: batch_loss(w, task, batch),
         lambda w, batch: change(jax.grad(batch_loss)(w, task, batch)),
     )
-    return descent(begin, fresh, optax.sgd(p.eta))
+    return descent(begin, fresh, rule(task, p))
+
+
+def rule(task: Task, p: Preset) -> optax.GradientTransformation:
+    """The optimiser; signs and Adam's sizes are those of W_KQ, not of A = P' W_KQ P.
+
+    For orthogonal P neither gradient descent nor the proximal step of |A|_1 knows the difference.
+    """
+    trains = p.train != "value"
+    own = optimizer(p.optimizer, p.eta, lam=p.lam, sparse=Params(W_V=False, A=trains))
+    if p.optimizer not in BY_SIGN:
+        return own
+    R = task.P if p.encoding != "gaussian" else jnp.linalg.inv(task.P).T
+
+    def update(g: Any, memory: Any, w: Any = None) -> tuple[Any, Any]:
+        # metric(task) made P'(P g P')P of a gradient g in A; the gradient in W_KQ is P g P'.
+        moved, memory = own.update(g._replace(A=R @ g.A @ R.T), memory, w)
+        return moved._replace(A=task.P.T @ moved.A @ task.P), memory
+
+    return optax.GradientTransformation(own.init, update)
 
 
 def two_numbers(task: Task | LineTask) -> LineTask:
@@ -348,7 +375,7 @@ def probes(p: Preset) -> dict[str, Probe]:
 
     found = {
         "excess_loss": of(excess, "L - L_opt, exact for Gaussian inputs"),
-        "attention_error": of(lambda w, task: _norm(attention(w.A) - task.S), "|S - S*|_F"),
+        "attention_error": of(lambda w, task: _norm(attention(w.A, p.attention) - task.S), "|S - S*|_F"),
         "value_error": of(lambda w, task: _norm(w.W_V - task.V), "|W_V - V*|_F"),
         "value_cosine": of(lambda w, task: _cosine(w.W_V, task.V), "cosine of W_V and V*"),
         "C_1": of(lambda w, task: coefficients(w, task)[0], "C_1, W_V along V*"),
@@ -364,7 +391,9 @@ def probes(p: Preset) -> dict[str, Probe]:
         "ood_excess_unrelated": of(unrelated, "excess OOD loss, labels of mean zero unrelated to X"),
         "ood_excess_100": of(paper_estimate, "excess OOD loss on 100 samples with noisy labels"),
         "teacher_ood_loss": of(silent, "(1/2) E|f*|^2 out of distribution", once=True),
-        "attention": of(lambda w, task: attention(w.A), "S at the end", "row", "column", once=True),
+        "attention": of(
+            lambda w, task: attention(w.A, p.attention), "S at the end", "row", "column", once=True
+        ),
         "teacher_attention": of(lambda w, task: task.S, "S*", "row", "column", once=True),
     }
 

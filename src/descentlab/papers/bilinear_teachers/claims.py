@@ -21,6 +21,8 @@ SETTING = (
     is_one_of("start", "zero"),
     is_one_of("encoding", "orthogonal", "cosine", "identity"),
     is_one_of("train", "both"),
+    is_one_of("optimizer", "gd"),
+    is_one_of("attention", "softmax"),
 )
 POSITION_ONLY = is_one_of("student", "position_only")
 EXACT = is_one_of("algorithm", "population", "flow")

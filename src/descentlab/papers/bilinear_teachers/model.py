@@ -22,9 +22,10 @@ def _slope(primals, tangents):
     return activation(z, k, at_zero), slope * tangents[0]
 
 
-def attention(A: Float[Array, "D D"]) -> Float[Array, "D D"]:
-    """Attention scores, softmax by columns."""
-    return jax.nn.softmax(A / A.shape[0] ** 0.5, axis=0)
+def attention(A: Float[Array, "D D"], kernel: str = "softmax") -> Float[Array, "D D"]:
+    """Attention scores, softmax by columns; or linear ones, 1 + x for exp(x) and D for its sum."""
+    D = A.shape[0]
+    return (1 + A / D**0.5) / D if kernel == "linear" else jax.nn.softmax(A / D**0.5, axis=0)
 
 
 class Student(NamedTuple):
@@ -96,7 +97,7 @@ def student(w: Params | FullParams, task: Task, X: Float[Array, "d N D"]) -> Flo
     """TF(X) of N samples, position-only or full."""
     if isinstance(w, FullParams):
         return full_outputs(w, X, task)
-    return outputs(w.W_V, attention(w.A), X, task.preset)
+    return outputs(w.W_V, attention(w.A, task.preset.attention), X, task.preset)
 
 
 def sample(

@@ -26,7 +26,7 @@ SIX: dict[str, Overrides] = {
 ONLINE: Overrides = {"algorithm": "online", "precision": 32, "steps": lambda steps: max(steps // 5000, 2000)}
 # The full student on the smallest teacher with ReLU, some T* long: its steps are a thousand times dearer.
 FULL: Overrides = TEACHERS["gcn_relu"] | {
-    "student": "full", "algorithm": "online", "precision": 32,
+    "student": "full", "algorithm": "online", "optimizer": "gd", "attention": "softmax", "precision": 32,
     "eta": lambda eta: 2 * eta, "steps": lambda steps: max(steps // 25_000, 400),
 }  # fmt: skip
 # All weights, without the reduction to two numbers.
@@ -35,7 +35,8 @@ ALL_WEIGHTS: Overrides = {"reduced": False, "detail": False, "steps": lambda ste
 # Exponents in sizes are those of the theorem's own setting, on the two numbers it reduces to.
 EXACT: Overrides = {
     "student": "position_only", "inputs": "gaussian", "encoding": "orthogonal", "start": "zero",
-    "train": "both", "reduced": True, "detail": False, "precision": 64,
+    "train": "both", "optimizer": "gd", "attention": "softmax", "reduced": True, "detail": False,
+    "precision": 64,
 }  # fmt: skip
 # Prefactors are read at 100 T*, and T* differs from seed to seed: a part of the preset's horizon is enough.
 FLOW: Overrides = EXACT | {"algorithm": "flow", "steps": lambda steps: max(steps // 60, 1)}

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Key, ScalarLike
 
 from descentlab import foreign
 from descentlab.numerics import float_dtype
+from descentlab.optimizers import OPTIMIZERS
 from descentlab.papers.bilinear_teachers.gaussian import normal
 from descentlab.preset import Settings, parameter, preset
 from descentlab.probe import log_spaced
@@ -59,6 +60,8 @@ LAWS: dict[str, Law] = {
 
 # Horizons of runs that are not those of two numbers, unless steps are given.
 ONLINE_STEPS, FULL_STEPS = 20_000, 1_000_000
+# Optimisers that a gradient tells a direction alone, and their step size unless it is given.
+BY_SIGN, SIGN_ETA = ("sign", "adam"), 1e-3
 
 
 @preset
@@ -103,6 +106,18 @@ class Preset(Settings):
         default="population",
         choices=("population", "online", "flow"),
     )
+    attention: str = parameter(
+        "softmax; or linear, which is not the paper's: 1 + x for exp(x), D for its sum over positions",
+        default="softmax",
+        choices=("softmax", "linear"),
+    )
+    optimizer: str = parameter(
+        "gradient descent as in the paper, sign descent or Adam on W_V and W_KQ, or proximal steps with an "
+        "l1 norm of P'W_KQ P",
+        default="gd",
+        choices=OPTIMIZERS,
+    )
+    lam: float = parameter("optimizer=proximal: weight of the l1 norm", default=0.01, low=0)
     reduced: bool = parameter(
         "train the two numbers of Lemma D.2 where that is exact (exact gradients of both blocks from zero, "
         "orthogonal encodings), else all weights",
@@ -139,9 +154,15 @@ class Preset(Settings):
         if now["algorithm"] == "online" and self.algorithm != "online":
             along["steps"] = min(self.steps, ONLINE_STEPS)
         elif on_line(self) and (
-            now["start"] != "zero" or now["train"] != "both" or now["encoding"] == "gaussian"
+            now["start"] != "zero"
+            or now["train"] != "both"
+            or now["encoding"] == "gaussian"
+            or now["optimizer"] != "gd"
+            or now["attention"] != "softmax"
         ):
             along["steps"] = min(self.steps, FULL_STEPS)
+        if changes.get("optimizer") in BY_SIGN and self.optimizer not in BY_SIGN:
+            along["eta"] = SIGN_ETA
         return along
 
     def conflicts(self):
@@ -157,6 +178,17 @@ class Preset(Settings):
             )
         foreign.chosen("inputs", self.inputs, LAWS)
         foreign.chosen("ood", self.ood, LAWS)
+        for name, own in (("optimizer", "gd"), ("attention", "softmax")):
+            if getattr(self, name) != own and (self.algorithm == "flow" or self.student == "full"):
+                yield (
+                    f"{name}={getattr(self, name)} takes algorithm=population or online and "
+                    f"student=position_only, got algorithm={self.algorithm}, student={self.student}."
+                )
+        if self.optimizer == "proximal" and self.encoding == "gaussian":
+            yield (
+                "optimizer=proximal, a step in P'W_KQ P, takes encoding=orthogonal, cosine or identity, got "
+                "encoding=gaussian."
+            )
         if self.algorithm == "flow" and self.precision == 32:
             yield "algorithm=flow takes precision=64, got precision=32: solvers need the digits."
         if self.algorithm != "online" and self.student == "full":
@@ -183,7 +215,8 @@ class Preset(Settings):
 def on_line(p: Preset) -> bool:
     """Whether a run is that of the two numbers: asked for, and exact."""
     exact = p.algorithm != "online" and p.train == "both" and p.encoding != "gaussian"
-    return p.reduced and exact and p.start == "zero"
+    own = p.optimizer == "gd" and p.attention == "softmax"
+    return p.reduced and exact and own and p.start == "zero"
 
 
 def bend(p: Preset) -> tuple[ScalarLike, ScalarLike]:

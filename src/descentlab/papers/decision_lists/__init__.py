@@ -31,15 +31,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Int, Key, ScalarLike
 
 from descentlab.curvature import extreme_eigenvalues
 from descentlab.dynamics import Dynamics, descent
 from descentlab.flow import flow
 from descentlab.objective import online, population
+from descentlab.optimizers import optimizer
 from descentlab.paper import About
 from descentlab.papers.decision_lists import lengths, sequences
+from descentlab.papers.decision_lists.atlas import ATLAS as ATLAS
 from descentlab.papers.decision_lists.attention import attention_needed as attention_needed
 from descentlab.papers.decision_lists.attention import disagreement as disagreement
 from descentlab.papers.decision_lists.certificate import Certificate as Certificate
@@ -129,10 +130,11 @@ def _logits_by_query(w: Params, p: Preset) -> Float[Array, "L rows L"]:
     counts, _ = sequences.others(p.L, p.n, p.law, given_probabilities(p))
     around = _around(p.L)
     weights = w.W[around, np.arange(p.L)[:, None]]
-    weights = jnp.exp(weights - jnp.max(weights, axis=1, keepdims=True))
+    linear = p.attention == "linear"
+    weights = 1 + weights if linear else jnp.exp(weights - jnp.max(weights, axis=1, keepdims=True))
     seen = jnp.asarray(counts)[None, :, :] * weights[:, None, :]
     values = jnp.einsum("asr,kar->ask", seen, w.V[:, around])
-    return values / jnp.sum(seen, axis=2)[:, :, None]
+    return values / (p.n if linear else jnp.sum(seen, axis=2)[:, :, None])
 
 
 def _cross_entropy(logits: Array, truth: Array) -> Array:
@@ -344,14 +346,15 @@ def dynamics(task: Task | LengthTask, p: Preset) -> Dynamics:
         return flow(
             begin, slope, p.eta, event=lambda w: surely(w.W, w.V, task), stop=True, stiff=p.stiff, rtol=1e-6
         )
+    rule = optimizer(p.optimizer, task.rate, lam=p.lam, sparse=Params(W=p.train != "value", V=False))
     if p.loss == "exact":
-        return descent(begin, population(lambda w: risk(w, task), slope), optax.sgd(task.rate))
+        return descent(begin, population(lambda w: risk(w, task), slope), rule)
     fresh = online(
         lambda key: sample(key, task, p.batch),
         lambda w, batch: batch_loss(w, task, batch),
         lambda w, batch: trained(jax.grad(batch_loss)(w, task, batch), p),
     )
-    return descent(begin, fresh, optax.sgd(task.rate))
+    return descent(begin, fresh, rule)
 
 
 # ---------------------------------------------------------------- probes
@@ -391,10 +394,6 @@ def probes(p: Preset) -> dict[str, Probe]:
     found = {
         "loss": of(risk, "population loss"),
         "error": of(error, "probability that a position is misclassified"),
-        "margin": of(lambda w, task: margin(w.W, w.V, task), "worst sum over all sequences; > 0: all right"),
-        "certified": of(
-            lambda w, task: surely(w.W, w.V, task), "1 if all sequences are certainly right", dtype=np.int8
-        ),
         "cosine": of(lambda w, task: toward_permutation(w.V, task), "cosine of V and P - 1/L"),
         "decoded": of(lambda w, task: decoded(w.V, task), "share of tokens whose pi(t) tops V[:, t]"),
         "entry_weights": of(weighted, "W of other tokens (mean) and of each list entry, by query",
@@ -411,6 +410,13 @@ def probes(p: Preset) -> dict[str, Probe]:
         "final_W": of(lambda w, task: w.W, "W at the end", "token", "query", once=True),
         "final_V": of(lambda w, task: w.V, "V at the end", "label", "token", once=True),
     }  # fmt: skip
+    if p.attention == "softmax":  # certificates know no other
+        found["margin"] = of(
+            lambda w, task: margin(w.W, w.V, task), "worst sum over all sequences; > 0: all right"
+        )
+        found["certified"] = of(
+            lambda w, task: surely(w.W, w.V, task), "1 if all sequences are certainly right", dtype=np.int8
+        )
     if p.train == "value":
         found["disagreeing_pairs"] = of(
             lambda w, task: disagreement(task).pairs, "share of pairs of tokens with two labels together",

@@ -18,6 +18,7 @@ claim = partial(Claim, presets=("tiny", "quick", "paper", "repeats"))
 
 
 OWN_LAW = is_one_of("law", *LAWS)
+LAYER = (is_one_of("optimizer", "gd"), is_one_of("attention", "softmax"))
 
 
 @functools.lru_cache(maxsize=32)
@@ -57,6 +58,7 @@ def slope_left(p: Preset) -> float:
 
 THEOREM_W = (
     OWN_LAW,
+    *LAYER,
     is_one_of("algorithm", "flow"),
     is_one_of("train", "attention"),
     is_one_of("start", "permutation"),
@@ -65,6 +67,7 @@ THEOREM_W = (
 )
 THEOREM_WV = (
     OWN_LAW,
+    *LAYER,
     Assumption("the population gradient is exact", lambda p: p.replace(WINDOW).loss == "exact"),
     Assumption("c is not given", lambda p: p.c == 0),
     Assumption("c = 10 n^2 L_0/delta + 4 epsilon n is found by iteration", has_scale),
@@ -133,6 +136,7 @@ CLAIMS = (
         measures.learned_permutation,
         Interval(0.8),
         runs=UNIFORM,
+        assumes=LAYER,
         mutants=(
             Mutant("sequences that hold every token", {"law": "distinct", "n": 8, "L": 8}),
             OTHER_PERMUTATION,
@@ -157,6 +161,7 @@ CLAIMS = (
         measures.joint_success,
         Interval(0.9),
         runs=JOINT["random"],
+        assumes=LAYER,
         mutants=(UNIFORM_AGAIN,),
         margin="One cell in ten may need more steps than a run of fixed length has.",
     ),

@@ -34,9 +34,10 @@ def labels(rule: Any, tokens: Int[Array, "batch n"]) -> Int[Array, "batch n"]:
 
 
 def predict(task: Any, w: Params, tokens: Int[Array, "batch n"]) -> Float[Array, "batch n L"]:
-    """The logits V X softmax(X'WX) at every position."""
+    """The logits V X softmax(X'WX) at every position; V X (1 + X'WX)/n for linear attention."""
     scores = w.W[tokens[:, :, None], tokens[:, None, :]]
-    attention = jax.nn.softmax(scores, axis=1)
+    linear = task.preset.attention == "linear"
+    attention = (1 + scores) / tokens.shape[1] if linear else jax.nn.softmax(scores, axis=1)
     return jnp.einsum("kbi,bij->bjk", w.V[:, tokens], attention)
 
 

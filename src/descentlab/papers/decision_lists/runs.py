@@ -10,7 +10,8 @@ Overrides = dict[str, Any]
 # What only matters elsewhere, so that presets that differ in it share runs.
 PLAIN: Overrides = {
     "c": 0.0, "epsilon": 0.0, "noise": 1.0, "delta": "rival", "gamma": "any",
-    "reduced": True, "stiff": False, "step": "fixed", "detail": False,
+    "reduced": True, "stiff": False, "step": "fixed", "detail": False, "optimizer": "gd",
+    "attention": "softmax",
 }  # fmt: skip
 # The flow of W for sizes of its own.
 FLOW: Overrides = PLAIN | {
@@ -19,8 +20,8 @@ FLOW: Overrides = PLAIN | {
 
 # Descent on W and V with step 1/lambda_max. It need not reach the theorem's window if it is perfect before.
 WINDOW: Overrides = {
-    "algorithm": "descent", "train": "both", "start": "permutation", "step": "curvature", "eta": 1.0,
-    "steps": 300,
+    "algorithm": "descent", "optimizer": "gd", "attention": "softmax", "train": "both",
+    "start": "permutation", "step": "curvature", "eta": 1.0, "steps": 300,
 }  # fmt: skip
 
 # V alone under uniform attention: convex, of curvature below 1/(2L) + 1/(2n) for uniform tokens.

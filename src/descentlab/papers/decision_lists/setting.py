@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from descentlab import foreign
 from descentlab.errors import SettingError
+from descentlab.optimizers import OPTIMIZERS
 from descentlab.papers.decision_lists import sequences
 from descentlab.preset import Settings, parameter, preset
 from descentlab.probe import log_spaced
@@ -22,6 +23,8 @@ GAMMAS = ("token", "event", "token_squared", "rarest")
 # The most numbers that one evaluation of an exact loss may touch: (query, sequence, label) triples.
 MOST_TRIPLES = 4_000_000
 DESCENT_STEPS, DESCENT_ETA = 2000, 1.0
+# Optimisers that a gradient tells a direction alone, and their step size unless it is given.
+BY_SIGN, SIGN_ETA = ("sign", "adam"), 1e-2
 # Fields that decide whether the loss can be exact.
 DECIDE_LOSS = {"L", "n", "law", "probabilities", "algorithm", "train", "start", "reduced", "detail"}
 
@@ -57,6 +60,17 @@ class Preset(Settings):
         default="flow",
         choices=("flow", "descent"),
     )
+    attention: str = parameter(
+        "softmax; or linear, which is not the paper's: 1 + x for exp(x), n for its sum over a sequence",
+        default="softmax",
+        choices=("softmax", "linear"),
+    )
+    optimizer: str = parameter(
+        "gradient descent as in the paper, or sign descent, Adam, or proximal steps with an l1 norm of W",
+        default="gd",
+        choices=OPTIMIZERS,
+    )
+    lam: float = parameter("optimizer=proximal: weight of the l1 norm", default=0.01, low=0)
     train: str = parameter("what is trained: W, V or both", default="attention",
                            choices=("attention", "value", "both"))  # fmt: skip
     start: str = parameter(
@@ -136,6 +150,8 @@ class Preset(Settings):
             along |= {"lists": "", "permutation": "", "probabilities": ""}
         if changes.get("algorithm") == "descent" and self.algorithm == "flow":
             along |= {"eta": DESCENT_ETA, "steps": min(self.steps, DESCENT_STEPS)}
+        if changes.get("optimizer") in BY_SIGN and self.optimizer not in BY_SIGN:
+            along["eta"] = SIGN_ETA
         return along
 
     def conflicts(self) -> Iterator[str]:
@@ -171,6 +187,11 @@ class Preset(Settings):
                     f"M={self.M}, n={self.n} with law={self.law} take {rows:.2g} orbits of sequences for "
                     "each list length, which is too many: take a smaller n or M, or algorithm=descent."
                 )
+        for name, own in (("optimizer", "gd"), ("attention", "softmax")):
+            if self.algorithm == "flow" and getattr(self, name) != own:
+                yield f"{name}={getattr(self, name)} takes algorithm=descent, got algorithm=flow."
+        if self.step == "curvature" and self.optimizer in BY_SIGN:
+            yield f"step=curvature takes optimizer=gd or proximal, got optimizer={self.optimizer}."
         if self.step == "curvature" and self.algorithm == "flow":
             yield "step=curvature takes algorithm=descent: a flow has no step size."
 

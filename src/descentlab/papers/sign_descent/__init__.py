@@ -32,6 +32,7 @@ move in few directions only (`setting.moving`), so the state is their coordinate
 never moves is still seen by the test loss.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -65,10 +66,14 @@ from descentlab.probe import Probe
 # ---------------------------------------------------------------- model
 
 
-def predict(w: FullWeights, X: Float[Array, "2 d"]) -> Float[Array, ""]:
-    """f(W, X) as printed, tokens as rows of X."""
+def predict(w: FullWeights, X: Float[Array, "2 d"], kernel: str = "softmax") -> Float[Array, ""]:
+    """f(W, X) as printed, or with another kernel for softmax; tokens as rows of X."""
     q, k = X @ w.Q.T, X @ w.K.T
-    attention = jax.nn.softmax(q @ k.T, axis=-1)  # [l, a]: query l looks at key a
+    attention = {  # [l, a]: query l looks at key a
+        "softmax": lambda: jax.nn.softmax(q @ k.T, axis=-1),
+        "gaussian": lambda: jnp.exp(-jnp.sum((q[:, None] - k[None, :]) ** 2, axis=-1) / 2),
+        "linear": lambda: (1 + q @ k.T) / 2,
+    }[kernel]()
     F = jnp.einsum("la,jrd,ad->j", attention, w.V, X) / w.V.shape[1]
     return F[0] - F[1]
 
@@ -84,18 +89,37 @@ class Forward(NamedTuple):
     beta: Float[Array, " n"]
     z_1: Float[Array, " n"]
     z_2: Float[Array, " n"]
+    kernel: str = "softmax"
+
+    @property
+    def attention(self) -> Float[Array, "2 2 n"]:
+        """The attention of query l to key a, over (a, l, sample): s_11, s_21, ... for softmax."""
+        if self.kernel == "softmax":
+            z = jnp.stack([self.z_1, self.z_2])
+            return jax.nn.softmax(jnp.stack([z, jnp.zeros_like(z)]), axis=0)
+        queries, keys = (self.q_mu[:, None], self.q_xi), (self.k_mu[:, None], self.k_xi)
+        if self.kernel == "gaussian":
+            return jnp.exp(-_pairs(lambda q, k: jnp.sum((q - k) ** 2, axis=0), queries, keys, self.beta) / 2)
+        return (1 + _pairs(lambda q, k: jnp.sum(q * k, axis=0), queries, keys, self.beta)) / 2
 
     @property
     def margin(self) -> Float[Array, " n"]:
         """y f = (s_11 + s_21) alpha + (s_12 + s_22) beta."""
-        z = jnp.stack([self.z_1, self.z_2])
-        s = jax.nn.softmax(jnp.stack([z, jnp.zeros_like(z)]), axis=0)  # [key, query, sample]
-        on_signal, on_noise = jnp.sum(s, axis=1)
+        on_signal, on_noise = jnp.sum(self.attention, axis=1)
         return on_signal * self.alpha + on_noise * self.beta
 
 
+def _pairs(product: Callable[[Array, Array], Array], queries: Any, keys: Any, like: Array) -> Array:
+    """A product of every query with every key, [key, query, sample]; y cancels from each."""
+    return jnp.stack([jnp.stack([product(q, k) + jnp.zeros_like(like) for q in queries]) for k in keys])
+
+
 def forward(
-    w: Weights, signal: ScalarLike, zeta: Float[Array, "n J"], frozen: Products | None = None
+    w: Weights,
+    signal: ScalarLike,
+    zeta: Float[Array, "n J"],
+    frozen: Products | None = None,
+    kernel: str = "softmax",
 ) -> Forward:
     """The inner products of the weights with signal and noise; y cancels from the log odds.
 
@@ -108,7 +132,12 @@ def forward(
         q_xi, k_xi, beta = q_xi + frozen.q, k_xi + frozen.k, beta + frozen.v
     difference = k_mu[:, None] - k_xi
     z_2 = jnp.einsum("mn,mn->n", q_xi, difference)
-    return Forward(q_mu, k_mu, q_xi, k_xi, signal * w.v_signal, beta, q_mu @ difference, z_2)
+    return Forward(q_mu, k_mu, q_xi, k_xi, signal * w.v_signal, beta, q_mu @ difference, z_2, kernel)
+
+
+def on_training(w: Weights, task: Task) -> Forward:
+    """The same on the training samples, with the preset's kernel."""
+    return forward(w, task.preset.signal, task.zeta, kernel=task.preset.attention)
 
 
 # ---------------------------------------------------------------- objective
@@ -116,12 +145,12 @@ def forward(
 
 def loss(w: Weights, task: Task) -> Float[Array, ""]:
     """The training loss, mean_i log(1 + exp(-y_i f_i)); u flips the labels of noisy samples."""
-    return jnp.mean(softplus(-task.u * forward(w, task.preset.signal, task.zeta).margin))
+    return jnp.mean(softplus(-task.u * on_training(w, task).margin))
 
 
 def log_loss(w: Weights, task: Task) -> Float[Array, ""]:
     """The logarithm of the training loss, also where the loss itself is below the smallest number."""
-    margin = task.u * forward(w, task.preset.signal, task.zeta).margin
+    margin = task.u * on_training(w, task).margin
     # log(log(1 + exp(-m))) = -m up to exp(-m) / 2.
     each = jnp.where(margin > 30, -margin, jnp.log(softplus(-jnp.minimum(margin, 30.0))))
     return logsumexp(each) - jnp.log(jnp.asarray(len(task.u), margin.dtype))
@@ -191,7 +220,7 @@ def _finite(x: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 def rule(p: Preset) -> optax.GradientTransformation:
-    """SignGD, Adam or gradient descent on every weight; v takes two rows' worth, frozen blocks none.
+    """The optimiser on every weight; v takes two rows' worth, frozen blocks none.
 
     Rows r of W_{V,1} and W_{V,-1} have opposite gradients and take opposite steps, so their
     difference v takes twice the step of one row.
@@ -203,13 +232,16 @@ def rule(p: Preset) -> optax.GradientTransformation:
     def scaled(updates: Any, _: Any) -> Any:
         return Weights(*[factor[name[0]] * x for name, x in updates._asdict().items()])
 
-    own = optimizer(p.optimizer, p.eta, beta1=p.beta1, beta2=p.beta2, epsilon=p.epsilon)
+    own = optimizer(
+        p.optimizer, p.eta, beta1=p.beta1, beta2=p.beta2, epsilon=p.epsilon, lam=p.lam,
+        sparse=Weights(q_signal=True, q=True, k_signal=True, k=True, v_signal=False, v=False),
+    )  # fmt: skip
     return optax.chain(own, optax.stateless(scaled))
 
 
 def slope(p: Preset, task: Task, w: Weights) -> Weights:
     """The gradient, or for SignGD a positive multiple of it in each column."""
-    if p.gradient == "plain":
+    if p.gradient == "plain" or p.attention != "softmax":
         g = jax.grad(loss)(w, task)
         return g._replace(v_signal=g.v_signal / p.m_v, v=g.v / p.m_v)
     return gradient(w, task, balanced=p.optimizer == "sign")
@@ -229,13 +261,14 @@ def probes(p: Preset) -> dict[str, Probe]:
     dtype = float_dtype(p.precision)
 
     def on_train(measure, doc: str, *dims: str, dtype=None) -> Probe:
-        return Probe(
-            lambda task, p, state: measure(forward(state.params, p.signal, task.zeta)), doc, dims, dtype
-        )
+        return Probe(lambda task, p, state: measure(on_training(state.params, task)), doc, dims, dtype)
 
     def on_test(measure, doc: str) -> Probe:
         return Probe(
-            lambda task, p, state: measure(forward(state.params, p.signal, task.zeta_test, task.frozen)), doc
+            lambda task, p, state: measure(
+                forward(state.params, p.signal, task.zeta_test, task.frozen, p.attention)
+            ),
+            doc,
         )
 
     def on_gradient(measure, doc: str) -> Probe:
@@ -271,8 +304,6 @@ def probes(p: Preset) -> dict[str, Probe]:
         "value_noise": on_train(lambda x: x.beta, "<v, y_i xi_i>", "sample"),
         "query_signal": on_train(lambda x: x.q_mu, "<w_{Q,s}, mu>", "neuron"),
         "key_signal": on_train(lambda x: x.k_mu, "<w_{K,s}, mu>", "neuron"),
-        "log_softmax_11": on_train(lambda x: log_sigmoid(x.z_1), "log s_{i,11}", "sample"),
-        "log_softmax_21": on_train(lambda x: log_sigmoid(x.z_2), "log s_{i,21}", "sample"),
         "noise_alignment": on_train(
             lambda x: agree(x.q_xi, x.k_xi), "share of (s, i) whose query and key noise agree in sign"
         ),
@@ -286,16 +317,23 @@ def probes(p: Preset) -> dict[str, Probe]:
         "signals_oppose": on_train(
             lambda x: agree(x.q_mu, -x.k_mu), "share of neurons with opposite query and key signal"
         ),
-        "zero_share": on_gradient(
-            lambda p, task, w: zeros(slope(p, task, w), task),
-            "share of exact zeros in the query and key gradient, over the coordinates that move",
-        ),
-        "plain_zero_share": on_gradient(
-            lambda p, task, w: zeros(jax.grad(loss)(w, task), task),
-            "the same share for autodiff of the plain loss",
-        ),
-        "plain_wrong_share": on_gradient(lost, "share of signs that autodiff of the plain loss gets wrong"),
     }
+    if p.attention == "softmax":
+        found |= {
+            "log_softmax_11": on_train(lambda x: log_sigmoid(x.z_1), "log s_{i,11}", "sample"),
+            "log_softmax_21": on_train(lambda x: log_sigmoid(x.z_2), "log s_{i,21}", "sample"),
+            "zero_share": on_gradient(
+                lambda p, task, w: zeros(slope(p, task, w), task),
+                "share of exact zeros in the query and key gradient, over the coordinates that move",
+            ),
+            "plain_zero_share": on_gradient(
+                lambda p, task, w: zeros(jax.grad(loss)(w, task), task),
+                "the same share for autodiff of the plain loss",
+            ),
+            "plain_wrong_share": on_gradient(
+                lost, "share of signs that autodiff of the plain loss gets wrong"
+            ),
+        }
     if p.detail:
         pair = ("neuron", "sample")
         found["query_noise"] = on_train(lambda x: x.q_xi, "<w_{Q,s}, y_i xi_i>", *pair, dtype=np.float32)

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from descentlab.claim import Assumption, Claim, Mutant
+from descentlab.claim import Assumption, Claim, Mutant, is_one_of
 from descentlab.estimate import Interval
 from descentlab.law import stretch
 from descentlab.papers.sign_descent import measures
@@ -31,9 +31,10 @@ ANOTHER_NEURON = Mutant(
 
 
 def regime(steps: int) -> tuple[Assumption, ...]:
-    """What every claim assumes: SignGD, and a run that reaches the step that the claim looks at."""
+    """What every claim assumes: SignGD, softmax, and a run that reaches the step that the claim looks at."""
     return (
-        Assumption("optimizer = sign", lambda p: p.optimizer == "sign"),
+        is_one_of("optimizer", "sign"),
+        is_one_of("attention", "softmax"),
         Assumption(f"steps >= {steps}", lambda p: p.steps >= steps),
         Assumption("low signal-noise ratio", lambda p: p.snr < 1, lambda p: p.snr, exact=False),
     )

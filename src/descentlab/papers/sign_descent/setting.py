@@ -33,9 +33,17 @@ class Preset(Settings):
         default="gaussian",
         choices=("gaussian", "aligned"),
     )
-    optimizer: str = parameter(
-        "SignGD, Adam or gradient descent", default="sign", choices=("sign", "adam", "gd")
+    attention: str = parameter(
+        "softmax, the Gaussian kernel of queries and keys, or linear: 1 + x for exp(x), 2 for its sum",
+        default="softmax",
+        choices=("softmax", "gaussian", "linear"),
     )
+    optimizer: str = parameter(
+        "SignGD, Adam, gradient descent, or its proximal steps with an l1 norm of W_Q and W_K",
+        default="sign",
+        choices=("sign", "adam", "gd", "proximal"),
+    )
+    lam: float = parameter("optimizer=proximal: weight of the l1 norm", default=0.01, low=0)
     eta: float = parameter("step size", default=1e-4, above=0)
     beta1: float = parameter("Adam's beta_1", default=0.9, low=0, below=1)
     beta2: float = parameter("Adam's beta_2", default=0.999, low=0, below=1)
@@ -197,12 +205,16 @@ def moving(zeta: Float[Array, "n d"], p: Preset) -> tuple[Float[Array, "d J"], F
     - Adam: those coordinates themselves;
     - SignGD: coordinates that one sample has for itself all step by the sign of one number times
       sgn(zeta_ij), so they are one coordinate; those that samples share remain;
+    - proximal steps, which pull at every weight: all coordinates;
     - GD, which does not care for rotations: an orthonormal basis of the span of the zeta_i.
     """
     if p.optimizer == "gd":
         basis = jnp.linalg.qr(zeta.T)[0]
         return basis, basis
     samples = jnp.sum(zeta != 0, axis=0)
+    if p.optimizer == "proximal":
+        everything = _picks(jnp.arange(p.d) > 0, p.d - 1, zeta.dtype)
+        return everything, everything
     if p.optimizer == "adam":
         active = _picks(samples > 0, min(p.n * p.s, p.d - 1), zeta.dtype)
         return active, active

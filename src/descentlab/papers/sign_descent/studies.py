@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Canvas
 
-from descentlab.claim import Assumption, Claim, Datasets, Mutant
+from descentlab.claim import Claim, Datasets, Mutant, is_one_of
 from descentlab.diagram import phases
 from descentlab.estimate import Broken, Estimate, Interval, mean
 from descentlab.paper import Figure, Study
@@ -35,7 +35,7 @@ Data = xr.Dataset
 # ---------------------------------------------------------------- stage times
 
 FACTORS = [float(2 ** (i / 2)) for i in range(-3, 4)]
-SIGN_ONLY = (Assumption("optimizer = sign", lambda p: p.optimizer == "sign"),)
+SIGN_ONLY = (is_one_of("optimizer", "sign"), is_one_of("attention", "softmax"))
 
 SIZES = {
     name: Grid(name, [{name: times(f)} for f in FACTORS], {"detail": False})

@@ -33,9 +33,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from descentlab.dynamics import Dynamics
+from descentlab.dynamics import Descent, Dynamics, descent
 from descentlab.objective import Objective
+from descentlab.optimizers import optimizer, shrunk
 from descentlab.paper import About
+from descentlab.papers.sparse_bigrams.atlas import ATLAS as ATLAS
 from descentlab.papers.sparse_bigrams.claims import CLAIMS as CLAIMS
 from descentlab.papers.sparse_bigrams.deviations import DEVIATIONS as DEVIATIONS
 from descentlab.papers.sparse_bigrams.figures import FIGURES as FIGURES
@@ -138,7 +140,7 @@ def proximal_step(eta: Any, lam: Any) -> Callable[..., Params]:
 
     def update(w: Params, gradient: Params, t: Int[Array, ""]) -> Params:
         V, A = plain_step(eta)(w, gradient, t)
-        A = jnp.sign(A) * jnp.maximum(jnp.abs(A) - jnp.asarray(eta * lam, A.dtype), 0)
+        A = shrunk(A, eta * lam)
         return Params(V, A + (1 - jnp.sum(A, axis=1, keepdims=True)) / A.shape[1])
 
     return update
@@ -155,7 +157,9 @@ def value_step(eta: Any, Q: int) -> Callable[..., Params]:
 
 
 def dynamics(task: Task, p: Preset) -> Dynamics:
-    """The algorithm: stage 1, stage 2, and after rounding a last stage on V."""
+    """The algorithm: stage 1, stage 2, and after rounding a last stage on V; other optimisers have one."""
+    if p.optimizer != "gd":
+        return descent(lambda key: beginning(task, p), objective(task, p), optimizer(p.optimizer, p.eta_1))
 
     def strong(state: Staged) -> Bool[Array, ""]:
         w = state.params
@@ -189,7 +193,7 @@ def probes(p: Preset) -> dict[str, Probe]:
     """What is recorded."""
 
     def of(measure: Callable[..., Any], doc: str, *dims: str, **options: Any) -> Probe:
-        def value(task: Task, p: Preset, state: Staged) -> Any:
+        def value(task: Task, p: Preset, state: Staged | Descent) -> Any:
             return measure(*weights(state.params, task, p), task)
 
         return Probe(value, doc, dims, **options)
@@ -231,7 +235,10 @@ def probes(p: Preset) -> dict[str, Probe]:
             lambda V, A, task: cosine(rounded(A, p.threshold), task),
             "the same of A thresholded and normalised",
         ),
-        "stage": Probe(lambda task, p, state: state.stage, "number of the stage, from 0"),
+        "stage": Probe(
+            lambda task, p, state: state.stage if isinstance(state, Staged) else jnp.zeros((), int),
+            "number of the stage, from 0",
+        ),
         "P": truth(lambda task: task.P, "transition matrix", "next", "token"),
         "mu": truth(lambda task: task.mu, "law of tokens", "token"),
         "positions": truth(lambda task: task.positions, "positions of triggers", "trigger", "place"),

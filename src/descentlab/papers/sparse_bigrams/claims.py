@@ -39,11 +39,12 @@ EVERYWHERE = ("tiny", "quick", "paper", "scale")
 
 LINEAR_ATTENTION = is_one_of("attention", "linear")
 FROM_SCRATCH = is_one_of("start", "scratch")
+GD = is_one_of("optimizer", "gd")
 IN_O = (
     Assumption("batch / (T eta_1)", lambda p: True, lambda p: p.batch / (p.T * p.eta_1), exact=False),
     Assumption("lam / (level K_P/Q)", lambda p: True, lambda p: p.lam * p.Q / (p.level * p.K_P), exact=False),
 )
-THEOREM = (LINEAR_ATTENTION, FROM_SCRATCH, *IN_O)
+THEOREM = (LINEAR_ATTENTION, FROM_SCRATCH, GD, *IN_O)
 
 # ---------------------------------------------------------------- mutants
 
@@ -225,6 +226,7 @@ ONE_TASK = (
         measures.likeness,
         Interval(low=0.9),
         runs={"softmax": SOFTMAX, "linear": LINEAR},
+        assumes=(GD,),
         mutants=(Mutant("one step of softmax", runs={"softmax": {"steps": 1}}),),
         margin="Very similar: an angle of at most 26 degrees.",
     ),
@@ -236,7 +238,7 @@ ONE_TASK = (
         measures.simulation(*measures.SIGNALS, "Delta_V"),
         Interval(high=0.1),
         runs={"real": PROXIMAL, "simulated": SIMULATED},
-        assumes=(LINEAR_ATTENTION,),
+        assumes=(LINEAR_ATTENTION, GD),
         mutants=(Mutant("four times the variance", runs={"simulated": {"noise": 4.0}}),),
         margin="A tenth is far below the differences that the figure shows.",
     ),
@@ -248,7 +250,7 @@ ONE_TASK = (
         measures.simulation(*measures.SIGNALS),
         Interval(high=0.1),
         runs={"real": REAL_AT_SCALE, "simulated": SAME_SIMULATED},
-        assumes=(LINEAR_ATTENTION,),
+        assumes=(LINEAR_ATTENTION, GD),
         mutants=(Mutant("four times the variance", runs={"simulated": {"noise": 4.0}}),),
         presets=EVERYWHERE,
         margin="A tenth is far below the differences that the figure shows.",
@@ -261,7 +263,7 @@ ONE_TASK = (
         measures.recovery,
         Interval(high=0.1),
         runs={"run": AT_SCALE},
-        assumes=(LINEAR_ATTENTION, FROM_SCRATCH),
+        assumes=(LINEAR_ATTENTION, FROM_SCRATCH, GD),
         mutants=(DEAD,),
         presets=EVERYWHERE,
         margin="As for the small sizes.",
@@ -357,7 +359,7 @@ OVER_SIZES = (
         measures.saved_exponent,
         Interval(low=0.25),
         runs=SCRATCH_AND_TUNED,
-        assumes=(LINEAR_ATTENTION, *IN_O),
+        assumes=(LINEAR_ATTENTION, GD, *IN_O),
         mutants=(stretched("T", lambda T: T**4, only="tuned"),),
         margin="A saving that is a power of T; log T looks like T^{0.15} at these sizes.",
     ),

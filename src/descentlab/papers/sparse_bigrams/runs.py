@@ -10,35 +10,35 @@ from descentlab.scaling import Grid, times
 
 # ---------------------------------------------------------------- one task
 
-PROXIMAL = {"algorithm": "proximal"}
-SGD = {"algorithm": "sgd", "refit": False}
+GD: dict[str, Any] = {"optimizer": "gd"}  # whose stages these are
+PROXIMAL = {**GD, "algorithm": "proximal"}
+SGD = {**GD, "algorithm": "sgd", "refit": False}
 SMALL_STEP = {**SGD, "eta_2": lambda eta: eta / 10}
-SGD_ROUNDED = {"algorithm": "sgd", "refit": True}
-POPULATION = {"algorithm": "population", "refit": False, "reduced": True}
+SGD_ROUNDED = {**GD, "algorithm": "sgd", "refit": True}
+POPULATION = {**GD, "algorithm": "population", "refit": False, "reduced": True}
 ALL_WEIGHTS = {**POPULATION, "reduced": False}
-SIMULATED = {"algorithm": "simulated"}
+SIMULATED = {**GD, "algorithm": "simulated"}
 LAMBDAS = {
-    f"lam_{i}": {"algorithm": "proximal", "lam": lambda lam, f=factor: f * lam}
+    f"lam_{i}": {**PROXIMAL, "lam": lambda lam, f=factor: f * lam}
     for i, factor in enumerate((0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0))
 }
 
 # ---------------------------------------------------------------- softmax against linear attention. Figure 2
 
 LINEAR = {
-    "T": 50, "N": 10, "Q": 2, "batch": 256, "algorithm": "sgd", "refit": False, "eta_1": 0.03, "eta_2": 0.03,
-    "steps": 2000,
+    **SGD, "T": 50, "N": 10, "Q": 2, "batch": 256, "eta_1": 0.03, "eta_2": 0.03, "steps": 2000,
 }  # fmt: skip
 SOFTMAX = {**LINEAR, "attention": "softmax", "logit_rate": 1 / 0.03}
 
 # ---------------------------------------------------------------- at scale. Figure 5
 
 AT_SCALE = {
-    "at_scale": True, "algorithm": "simulated", "precision": 32, "steps": lambda steps: steps * 3 // 5,
+    **SIMULATED, "at_scale": True, "precision": 32, "steps": lambda steps: steps * 3 // 5,
 }  # fmt: skip
 SGD_AT_SCALE = {**AT_SCALE, "lam": 0.0, "refit": False}
 # A few steps of real batches from the end of stage 1, and the same simulated.
 REAL_AT_SCALE = {
-    "at_scale": True, "algorithm": "proximal", "precision": 32, "batch": 256, "start": "line", "steps": 20,
+    **PROXIMAL, "at_scale": True, "precision": 32, "batch": 256, "start": "line", "steps": 20,
     "refit": False,
 }  # fmt: skip
 SAME_SIMULATED = {**REAL_AT_SCALE, "algorithm": "simulated"}
@@ -48,7 +48,7 @@ SAME_SIMULATED = {**REAL_AT_SCALE, "algorithm": "simulated"}
 DOUBLINGS = range(7)
 # Batches in units of the preset's: around the cheapest, and with the noise of a step at half of lambda.
 BATCHES, ABOVE_NOISE = (1 / 8, 1 / 4, 1 / 2), 32.0
-SHORT = {"algorithm": "simulated", "refit": False, "steps": 500}
+SHORT = {**SIMULATED, "refit": False, "steps": 500}
 STAGE_ONE = {**SHORT, "steps": 1500, "lam": 0.0, "eta_2": 1e-12}  # and stays where it ends
 # With few tokens and positions signals of 1/(QN) are the largest that a run can start from.
 STAGE_TWO = {**SHORT, "start": "line", "switch": lambda switch: min(switch, 1.0)}
@@ -96,9 +96,9 @@ SCRATCH_AND_TUNED = {
 ACCURACY = Grid(
     "noise",
     [{"noise": 2.0**-j} for j in range(-1, 10)],
-    {"algorithm": "simulated", "start": "line", "steps": 1000},
+    {**SIMULATED, "start": "line", "steps": 1000},
 )
 CORRELATIONS = Grid(
     "correlation", [{"correlation": c} for c in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)],
-    {"algorithm": "proximal", "start": "transfer"},
+    {**PROXIMAL, "start": "transfer"},
 )  # fmt: skip

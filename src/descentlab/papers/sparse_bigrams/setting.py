@@ -14,6 +14,7 @@ from descentlab.errors import SettingError
 from descentlab.numerics import float_dtype
 from descentlab.preset import TRUE, Settings, parameter, preset
 
+SIGN_ETA = 1e-2  # of sign descent and Adam, unless it is given
 ALGORITHMS = ("sgd", "proximal", "population", "simulated")
 # A, its gradient, noise, update and what is recorded of them: what a seed holds at once, as measured.
 COPIES, MOST_BYTES = 11, 16 * 10**9
@@ -48,6 +49,11 @@ class Preset(Settings):
         "with simulated batch noise (proximal steps if lam > 0)",
         default="proximal",
         choices=ALGORITHMS,
+    )
+    optimizer: str = parameter(
+        "gradient steps as in the paper, or sign descent or Adam, which have one stage with step eta_1",
+        default="gd",
+        choices=("gd", "sign", "adam"),
     )
     batch: int = parameter("sequences a step", default=64, low=1, high=100_000_000)
     noise: float = parameter(
@@ -103,6 +109,8 @@ class Preset(Settings):
             along |= {"T": self.T_scale, "N": self.N_scale, "batch": self.batch_scale, "mu": "", "P": ""}
             along["successors"] = _fewer(self.successors, self.N_scale)
             along["switch"] = self.switch * self.N_scale / self.N  # at the same level
+        if changes.get("optimizer", "gd") != "gd" and self.optimizer == "gd":
+            along |= {"algorithm": "sgd", "refit": False, "reduced": False, "eta_1": SIGN_ETA}
         return along
 
     def conflicts(self) -> Iterator[str]:
@@ -129,6 +137,11 @@ class Preset(Settings):
             )
         if self.attention == "softmax" and self.algorithm in ("proximal", "simulated"):
             yield f"attention=softmax takes algorithm=sgd or population, got algorithm={self.algorithm}."
+        if self.optimizer != "gd" and (self.algorithm not in ("sgd", "population") or self.refit):
+            yield (
+                f"optimizer={self.optimizer} takes algorithm=sgd or population and refit=false, got "
+                f"algorithm={self.algorithm}, refit={str(self.refit).lower()}."
+            )
         if self.start == "line" and self.level > 1:
             yield f"start=line takes switch <= QN = {self.Q * self.N}, got switch={self.switch:g}."
         if self.start == "transfer" and self.N == 2 and abs(self.correlation) < 1:
@@ -158,7 +171,8 @@ def _fewer(successors: int, N: Any) -> int:
 
 def on_line(p: Preset) -> bool:
     """Whether a run is that of two numbers: asked for, and exact."""
-    return p.algorithm == "population" and p.attention == "linear" and p.start != "transfer" and p.reduced
+    exact = p.algorithm == "population" and p.attention == "linear" and p.optimizer == "gd"
+    return p.reduced and exact and p.start != "transfer"
 
 
 # ---------------------------------------------------------------- what may be given
