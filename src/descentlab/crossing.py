@@ -36,7 +36,7 @@ OPTIMIZERS = {"gd": "GD", "sign": "SignGD", "adam": "Adam", "proximal": "Proxima
 KERNELS = {"softmax": "softmax", "gaussian": "Gaussian", "linear": "linear"}
 FEWEST_SEEDS = 2
 # Stands for what a seed that diverged has reached: nothing is worse, and it is a number.
-WORST = float(np.finfo(float).max)
+WORST = 1e300
 
 # ---------------------------------------------------------------- what a paper declares
 
@@ -183,6 +183,11 @@ class Cell:
 def judged(crossing: Crossing, runs: Mapping[float, xr.Dataset]) -> Cell:
     """The answers of a cell, from the run at each of its rates."""
     rates = sorted(runs)
+    seeds = runs[rates[0]].sizes["seed"]
+    if seeds < FEWEST_SEEDS:
+        raise Broken(
+            f"A cell takes {FEWEST_SEEDS} seeds or more, got {seeds}: one half chooses for the other."
+        )
     learning = [crossing.learns.series(runs[rate]) for rate in rates]
     knowing = [crossing.recovers.series(runs[rate]) for rate in rates]
     times = [crossing.learns.first_steps(one) for one in learning]
@@ -230,11 +235,6 @@ def _chosen(score: Callable[[int, slice], tuple[float, float]], count: int) -> t
 
 def _exchanged(series: Sequence[xr.DataArray], chosen: tuple[int, int]) -> xr.DataArray:
     """The even seeds at the rate that the odd ones chose, and the odd seeds at that of the even ones."""
-    seeds = series[0].sizes["seed"]
-    if seeds < FEWEST_SEEDS:
-        raise Broken(
-            f"A cell takes {FEWEST_SEEDS} seeds or more, got {seeds}: one half chooses for the other."
-        )
     even, odd = chosen
     parts = [series[odd].isel(seed=slice(0, None, 2)), series[even].isel(seed=slice(1, None, 2))]
     return xr.concat(parts, "seed")
