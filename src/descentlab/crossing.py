@@ -192,13 +192,15 @@ def judged(crossing: Crossing, runs: Mapping[float, xr.Dataset]) -> Cell:
     knowing = [crossing.recovers.series(runs[rate]) for rate in rates]
     times = [crossing.learns.first_steps(one) for one in learning]
 
-    def speed(i: int, half: slice) -> tuple[float, float]:
+    def speed(i: int, half: slice) -> tuple[float, ...]:
         last = crossing.learns.lacks(learning[i].values[half, -1])
-        return median(times[i][half]).value, float(np.median(last))
+        hits = np.isfinite(times[i][half])
+        return -float(hits.mean()), median(times[i][half]).value, float(np.median(last))
 
-    def truth(i: int, half: slice) -> tuple[float, float]:
+    def truth(i: int, half: slice) -> tuple[float, ...]:
         last = crossing.recovers.lacks(knowing[i].values[half, -1])
-        return -float(np.mean(last <= 0)), float(np.median(last))
+        # Of rates that recover alike, the fastest.
+        return -float(np.mean(last <= 0)), float(np.median(np.maximum(last, 0.0))), speed(i, half)[1]
 
     fast, safe = _chosen(speed, len(rates)), _chosen(truth, len(rates))
     steps, ends = _exchanged(learning, fast), _exchanged(knowing, safe).isel(step=-1).values
@@ -227,7 +229,7 @@ def judged(crossing: Crossing, runs: Mapping[float, xr.Dataset]) -> Cell:
     )
 
 
-def _chosen(score: Callable[[int, slice], tuple[float, float]], count: int) -> tuple[int, int]:
+def _chosen(score: Callable[[int, slice], tuple[float, ...]], count: int) -> tuple[int, int]:
     """The best rate of the even seeds, and that of the odd ones."""
     even, odd = (min(range(count), key=lambda i: score(i, slice(h, None, 2))) for h in (0, 1))
     return even, odd

@@ -376,6 +376,9 @@ def probes(p: Preset) -> dict[str, Probe]:
     found = {
         "excess_loss": of(excess, "L - L_opt, exact for Gaussian inputs"),
         "attention_error": of(lambda w, task: _norm(attention(w.A, p.attention) - task.S), "|S - S*|_F"),
+        "attention_cosine": of(
+            lambda w, task: _cosine(attention(w.A, p.attention), task.S), "cosine of S and S*"
+        ),
         "value_error": of(lambda w, task: _norm(w.W_V - task.V), "|W_V - V*|_F"),
         "value_cosine": of(lambda w, task: _cosine(w.W_V, task.V), "cosine of W_V and V*"),
         "C_1": of(lambda w, task: coefficients(w, task)[0], "C_1, W_V along V*"),

@@ -6,16 +6,14 @@ from descentlab.papers.decision_lists.setting import PRESETS
 ATLAS = (
     Crossing(
         "decision lists, W and V trained",
-        # The smallest cell of the paper's open question, from small random values.
-        PRESETS["tiny"].replace(
-            L=6, n=3, M=2, algorithm="descent", train="both", start="random", eta=1.0, steps=2000
-        ),
+        # The paper's open question, from small random values.
+        PRESETS["tiny"].replace(algorithm="descent", train="both", start="random", steps=2000),
         rate=("eta",),
         optimizers={
-            "gd": Variant({"optimizer": "gd"}, spaced(0.1, 100, 7)),
-            "sign": Variant({"optimizer": "sign"}, spaced(1e-3, 1, 7)),
-            "adam": Variant({"optimizer": "adam"}, spaced(1e-3, 1, 7)),
-            "proximal": Variant({"optimizer": "proximal"}, spaced(0.1, 100, 7)),
+            "gd": Variant({"optimizer": "gd"}, spaced(0.3, 300, 7)),
+            "sign": Variant({"optimizer": "sign"}, spaced(3e-3, 3, 7)),
+            "adam": Variant({"optimizer": "adam"}, spaced(3e-3, 3, 7)),
+            "proximal": Variant({"optimizer": "proximal"}, spaced(0.3, 300, 7)),
         },
         kernels={kernel: {"attention": kernel} for kernel in ("softmax", "linear")},
         learns=Goal(

@@ -31,6 +31,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from descentlab.dynamics import Descent, Dynamics, descent
@@ -67,7 +68,7 @@ from descentlab.papers.sparse_bigrams.population import population_loss as popul
 from descentlab.papers.sparse_bigrams.setting import PRESETS as PRESETS
 from descentlab.papers.sparse_bigrams.setting import Preset as Preset
 from descentlab.papers.sparse_bigrams.setting import Task as Task
-from descentlab.papers.sparse_bigrams.setting import inner, on_line
+from descentlab.papers.sparse_bigrams.setting import inner, keeping_sums, on_line
 from descentlab.papers.sparse_bigrams.setting import make_task as make_task
 from descentlab.papers.sparse_bigrams.setting import program as program
 from descentlab.papers.sparse_bigrams.setting import records as records
@@ -156,10 +157,23 @@ def value_step(eta: Any, Q: int) -> Callable[..., Params]:
     return update
 
 
+def projected_rule(task: Task, p: Preset) -> optax.GradientTransformation:
+    """Another optimiser, its steps projected as gradients are.
+
+    Of a projected gradient the signs sum to anything: few entries of A rise, many fall, and 1'A would drift.
+    """
+
+    def kept(step: Any, _: Any) -> Params:
+        A = step.A - jnp.mean(step.A, axis=1, keepdims=True) if p.attention == "linear" else step.A
+        return Params(keeping_sums(step.V, task.mu), A)
+
+    return optax.chain(optimizer(p.optimizer, p.eta_1), optax.stateless(kept))
+
+
 def dynamics(task: Task, p: Preset) -> Dynamics:
     """The algorithm: stage 1, stage 2, and after rounding a last stage on V; other optimisers have one."""
     if p.optimizer != "gd":
-        return descent(lambda key: beginning(task, p), objective(task, p), optimizer(p.optimizer, p.eta_1))
+        return descent(lambda key: beginning(task, p), objective(task, p), projected_rule(task, p))
 
     def strong(state: Staged) -> Bool[Array, ""]:
         w = state.params

@@ -51,7 +51,8 @@ class Preset(Settings):
         choices=ALGORITHMS,
     )
     optimizer: str = parameter(
-        "gradient steps as in the paper, or sign descent or Adam, which have one stage with step eta_1",
+        "gradient steps as in the paper, or sign descent or Adam, which have one stage of projected steps of "
+        "size eta_1",
         default="gd",
         choices=("gd", "sign", "adam"),
     )
