@@ -9,6 +9,7 @@ import optax
 import xarray as xr
 from jaxtyping import Array, Key
 
+from descentlab.crossing import Crossing, Goal, Variant, share_of_start
 from descentlab.dynamics import Dynamics, descent
 from descentlab.numerics import float_dtype
 from descentlab.objective import Objective
@@ -114,5 +115,25 @@ STUDIES = (
         },
         (),
         (),
+    ),
+)
+
+# Two rows of an atlas of which every number is known: one step of size one is enough.
+ATLAS = (
+    Crossing(
+        "descent into a bowl",
+        Preset(),
+        rate=("eta",),
+        optimizers={"gd": Variant({}, (0.01, 0.1, 1.0))},
+        kernels={"softmax": {}, "linear": {"start": "far"}},
+        learns=Goal("the loss falls below a tenth of its start", share_of_start("loss"), below=0.1),
+        recovers=Goal("w is c", lambda run: abs(run["error"]).max("coordinate"), below=1e-9),
+        own=("gd", "softmax"),
+        unfit={
+            "gaussian": "a bowl has no keys",
+            "sign": "no sign",
+            "adam": "no Adam",
+            "proximal": "not sparse",
+        },
     ),
 )

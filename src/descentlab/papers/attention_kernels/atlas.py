@@ -14,7 +14,7 @@ def regression(what: str, train: str) -> Crossing:
         optimizers={
             # In units of 1/L, as the paper's theorems have the step.
             "gd": Variant({"optimizer": "gd", "step": "curvature"}, spaced(0.1, 30, 6)),
-            "sign": Variant({"optimizer": "sign"}, spaced(1e-5, 1e-1, 6)),
+            "sign": Variant({"optimizer": "sign"}, spaced(1e-4, 1, 6)),
             "adam": Variant({"optimizer": "adam"}, spaced(1e-4, 1, 6)),
             "proximal": Variant({"optimizer": "proximal", "step": "curvature"}, spaced(0.1, 30, 6)),
         },

@@ -3,7 +3,6 @@
 from descentlab.crossing import Crossing, Goal, Variant, share_of_start, spaced
 from descentlab.papers.bilinear_teachers.setting import PRESETS
 
-
 ATLAS = (
     Crossing(
         "a pooling teacher with ReLU",

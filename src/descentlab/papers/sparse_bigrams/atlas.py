@@ -13,8 +13,8 @@ ATLAS = (
         rate=("eta_1", "eta_2"),
         optimizers={
             "gd": Variant({"optimizer": "gd"}, spaced(1e-2, 1, 6)),
-            "sign": Variant({"optimizer": "sign"}, spaced(1e-4, 1e-1, 7)),
-            "adam": Variant({"optimizer": "adam"}, spaced(1e-4, 1e-1, 7)),
+            "sign": Variant({"optimizer": "sign"}, spaced(1e-3, 1, 7)),
+            "adam": Variant({"optimizer": "adam"}, spaced(1e-3, 1, 7)),
             "proximal": Variant({"algorithm": "proximal"}, spaced(1e-2, 1, 6)),
         },
         kernels={kernel: {"attention": kernel} for kernel in ("softmax", "linear")},
