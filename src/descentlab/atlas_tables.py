@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from descentlab.atlas import Atlas, Row
-from descentlab.crossing import OPTIMIZERS, Answer, Cell
+from descentlab.crossing import KERNELS, OPTIMIZERS, Answer, Cell
 from descentlab.estimate import Estimate
 
 COLUMNS = (
@@ -75,25 +75,48 @@ def _written(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
 
 
 def as_text(atlas: Atlas) -> str:
-    """A line a task and kernel, a column an optimiser; what does not fit is told below."""
-    header = ["", *OPTIMIZERS.values()]
-    lines = [
-        [("* " if row.crossing.own[1] == row.kernel else "  ") + row.title]
-        + [brief(cell) if isinstance(cell, Cell) else "-" for cell in row.cells.values()]
-        for row in atlas.rows
-        if row.fits
-    ]
+    """A line a task and kernel, a column an optimiser; and below, what learning and recovering mean."""
+    header, lines = ["", *OPTIMIZERS.values()], [[row.title, *shown(row)] for row in atlas.rows if row.fits]
     widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
     table = [
         "  ".join(w.ljust(n) for w, n in zip(line, widths, strict=True)).rstrip() for line in [header, *lines]
     ]
-    return "\n".join([*table, "", LEGEND])
+    return "\n".join([*table, "", *goals(atlas), LEGEND])
+
+
+def as_markdown(atlas: Atlas) -> str:
+    """The same for a page of documentation."""
+    lines = [
+        f"| {row.crossing.task} | {KERNELS[row.kernel]} | {' | '.join(shown(row))} |"
+        for row in atlas.rows
+        if row.fits
+    ]
+    header = ["| task | attention | " + " | ".join(OPTIMIZERS.values()) + " |", "| --- " * 6 + "|"]
+    return "\n".join([*header, *lines, "", *(f"- {goal}" for goal in goals(atlas))])
 
 
 LEGEND = (
-    "Seeds that learn, at the fastest rate; median steps to the goal; seeds that recover the truth, at the "
-    "rate that does it best. * the paper's own kernel, - does not fit."
+    "Seeds that learn, with median steps, at the best rate for learning; seeds that recover the truth, at "
+    "the best rate for that. * the paper's own pair, - does not fit."
 )
+
+
+def goals(atlas: Atlas) -> list[str]:
+    """What learning and recovering mean for each task."""
+    found = {
+        row.crossing.task: (row.crossing.learns.words, row.crossing.recovers.words) for row in atlas.rows
+    }
+    return [f"{task}. Learns: {learns}. Recovers: {recovers}." for task, (learns, recovers) in found.items()]
+
+
+def shown(row: Row) -> list[str]:
+    """The cells of a row in a few words."""
+    return [
+        brief(cell) + (" *" if (optimizer, row.kernel) == row.crossing.own else "")
+        if isinstance(cell, Cell)
+        else "-"
+        for optimizer, cell in row.cells.items()
+    ]
 
 
 def brief(cell: Cell) -> str:

@@ -1,0 +1,35 @@
+"""Writes the table and the picture of docs/atlas.md anew from the store, running what it lacks.
+
+python docs/refresh_atlas.py
+"""
+
+import re
+from pathlib import Path
+
+from descentlab import Store
+from descentlab.atlas import survey
+from descentlab.atlas_tables import as_markdown
+from descentlab.plot import save
+from descentlab.report.atlas import draw
+from descentlab.terminal import Overview
+
+HERE = Path(__file__).parent
+SEEDS = 8
+
+
+def main() -> None:
+    """Rewrites what is between the marks, and the picture."""
+    store = Store(None)
+    with Overview(store) as view:
+        atlas = survey(SEEDS, store, view)
+    page = HERE / "atlas.md"
+    table = f"<!-- atlas -->\n{as_markdown(atlas)}\n<!-- end of atlas -->"
+    whole = re.sub(
+        r"<!-- atlas -->.*<!-- end of atlas -->", lambda _: table, page.read_text(), flags=re.DOTALL
+    )
+    page.write_text(whole)
+    save(draw(atlas), HERE / "images" / "atlas.png")
+
+
+if __name__ == "__main__":
+    main()
