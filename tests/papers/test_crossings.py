@@ -49,7 +49,7 @@ def one_step(module: Any, task: Any, p: Any, w: Any = None) -> Any:
     return run(task, p)
 
 
-def assert_near(found: Any, expected: np.ndarray) -> None:
+def assert_near(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 

@@ -37,7 +37,7 @@ every_optimizer = pytest.mark.parametrize(
 )
 
 
-def soft_steps(g: sd.FullWeights, w: sd.FullWeights, eta: float, lam: float) -> sd.FullWeights:
+def soft_steps(g: Any, w: Any, eta: float, lam: float) -> Any:
     """Proximal steps of W_Q and W_K and plain ones of W_V, entry by entry."""
 
     def soft(x: np.ndarray) -> np.ndarray:
@@ -157,14 +157,14 @@ def test_balanced_gradient_has_the_signs_of_the_gradient():
 @pytest.mark.parametrize("kernel", ["gaussian", "linear"])
 def test_other_kernels_are_those_of_queries_and_keys(kernel: str):
     task, instance, X, y = full_instance(SMALL.replace(attention=kernel))
-    w = sd.FullWeights(*(np.asarray(a) for a in instance.start))
+    Q, K, V = (np.asarray(a) for a in instance.start)
     for x in np.asarray(X):
         f = 0.0
         for query in range(2):
             for key in range(2):
-                q, k = w.Q @ x[query], w.K @ x[key]
+                q, k = Q @ x[query], K @ x[key]
                 s = np.exp(-np.sum((q - k) ** 2) / 2) if kernel == "gaussian" else (1 + q @ k) / 2
-                f += s * np.mean((w.V[0] - w.V[1]) @ x[key])
+                f += s * np.mean((V[0] - V[1]) @ x[key])
         np.testing.assert_allclose(sd.predict(instance.start, jnp.asarray(x), kernel), f, rtol=1e-12)
     np.testing.assert_allclose(sd.loss(task.start, task), full_loss(instance.start, X, y, kernel), rtol=1e-12)
 
@@ -177,7 +177,7 @@ def test_moving_coordinates_give_the_full_run(optimizer: str, eta: float, kernel
     )
     task, instance, X, y = full_instance(p)
     moves, _ = setting.moving(instance.zeta, p)
-    rules = {"sign": optax.sign_sgd(eta), "gd": optax.sgd(eta)}
+    rules: dict[str, Any] = {"sign": optax.sign_sgd(eta), "gd": optax.sgd(eta)}
     rules["adam"] = optax.adam(eta, p.beta1, p.beta2, p.epsilon)
     rules["proximal"] = optax.stateless(lambda g, w: soft_steps(g, w, eta, p.lam))
     rule, w = rules[optimizer], instance.start
