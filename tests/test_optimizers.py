@@ -35,7 +35,7 @@ def plain(name: str, w: np.ndarray, g: np.ndarray, sparse: bool) -> np.ndarray:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_two_steps_are_the_plain_ones(name: str):
-    rule, w = optimizer(name, ETA, lam=LAM, sparse={"sparse": True, "free": False}), W
+    rule, w = optimizer(name, ETA, lam=LAM, sparse=("sparse",)), W
     memory = rule.init(w)
     for _ in range(2):
         with jax.numpy_dtype_promotion("standard"):

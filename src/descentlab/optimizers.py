@@ -11,6 +11,7 @@
 [0.6, 0.0]
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import jax
@@ -25,15 +26,15 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 
 def optimizer(
     name: str,
-    eta: ScalarLike,
+    eta: Any,
     *,
     beta1: ScalarLike = BETA_1,
     beta2: ScalarLike = BETA_2,
     epsilon: ScalarLike = EPSILON,
     lam: ScalarLike = 0.0,
-    sparse: Any = True,
+    sparse: Collection[str] | None = None,
 ) -> optax.GradientTransformation:
-    """An update rule by its name; the proximal one pulls at what `sparse`, a prefix of the weights, marks."""
+    """An update rule by its name; the proximal one pulls at the blocks that `sparse` names, or at all."""
     return {
         "gd": lambda: optax.sgd(eta),
         "sign": lambda: optax.sign_sgd(eta),
@@ -47,15 +48,17 @@ def shrunk(w: Array, by: ScalarLike) -> Array:
     return jnp.sign(w) * jnp.maximum(jnp.abs(w) - jnp.asarray(by, w.dtype), 0)
 
 
-def proximal(eta: ScalarLike, lam: ScalarLike, sparse: Any = True) -> optax.GradientTransformation:
-    """Proximal gradient steps of lam |w|_1, over the weights that `sparse` marks; plain ones elsewhere."""
+def proximal(
+    eta: ScalarLike, lam: ScalarLike, sparse: Collection[str] | None = None
+) -> optax.GradientTransformation:
+    """Proximal gradient steps of lam |w|_1, over the blocks that `sparse` names, or all; plain ones elsewhere."""
 
     def change(gradient: Any, weights: Any) -> Any:
-        def one(g: Array, w: Array, marked: bool) -> Array:
+        def one(path: Any, g: Array, w: Array) -> Array:
             after = w - jnp.asarray(eta, w.dtype) * g
-            return (shrunk(after, eta * lam) if marked else after) - w
+            pulled = sparse is None or jax.tree_util.keystr(path[:1], simple=True) in sparse
+            return (shrunk(after, eta * lam) if pulled else after) - w
 
-        marks = jax.tree.map(lambda marked, part: jax.tree.map(lambda _: marked, part), sparse, weights)
-        return jax.tree.map(one, gradient, weights, marks)
+        return jax.tree_util.tree_map_with_path(one, gradient, weights)
 
     return optax.stateless(change)

@@ -213,14 +213,11 @@ def rule(task: Task, p: Preset) -> optax.GradientTransformation:
     """The optimiser of the weights; the two sums go up by eta in any case."""
     if p.optimizer == "gd":
         return optax.sgd(task.rate)
-    own = optimizer(
-        p.optimizer, task.rate, lam=p.lam, sparse=Weights(Q="q" in p.train, K="k" in p.train, V=False)
-    )
+    own = optimizer(p.optimizer, task.rate, lam=p.lam, sparse=set(p.train.upper()) & {"Q", "K"})
 
-    def update(g: Path, memory: Any, path: Path | None = None) -> tuple[Path, Any]:
-        assert path is not None
+    def update(g: Any, memory: Any, path: Any = None) -> tuple[Any, Any]:
         weights, memory = own.update(g.weights, memory, path.weights)
-        return Path(weights, -task.rate * g.length, -task.rate * g.energy), memory  # type: ignore[arg-type]
+        return Path(weights, -task.rate * g.length, -task.rate * g.energy), memory
 
     return optax.GradientTransformation(lambda path: own.init(path.weights), update)  # type: ignore[arg-type]
 

@@ -254,14 +254,14 @@ def rule(task: Task, p: Preset) -> optax.GradientTransformation:
 
     For orthogonal P neither gradient descent nor the proximal step of |A|_1 knows the difference.
     """
-    trains = p.train != "value"
-    own = optimizer(p.optimizer, p.eta, lam=p.lam, sparse=Params(W_V=False, A=trains))
+    own = optimizer(p.optimizer, p.eta, lam=p.lam, sparse=() if p.train == "value" else ("A",))
     if p.optimizer not in BY_SIGN:
         return own
     R = task.P if p.encoding != "gaussian" else jnp.linalg.inv(task.P).T
 
     def update(g: Any, memory: Any, w: Any = None) -> tuple[Any, Any]:
         # metric(task) made P'(P g P')P of a gradient g in A; the gradient in W_KQ is P g P'.
+        moved: Any
         moved, memory = own.update(g._replace(A=R @ g.A @ R.T), memory, w)
         return moved._replace(A=task.P.T @ moved.A @ task.P), memory
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -145,7 +145,7 @@ class Preset(Settings):
 
     def implied(self, changes):
         """Another teacher brings its own sizes and activation, and d its M; dearer steps bring fewer."""
-        along = {}
+        along: dict[str, Any] = {}
         if "teacher" in changes:
             along = {"D": 0, "K": 0, "M": 0, "activation": ""}
         elif "d" in changes and self.teacher == "token_selection" and self.d == self.M:

@@ -346,7 +346,7 @@ def dynamics(task: Task | LengthTask, p: Preset) -> Dynamics:
         return flow(
             begin, slope, p.eta, event=lambda w: surely(w.W, w.V, task), stop=True, stiff=p.stiff, rtol=1e-6
         )
-    rule = optimizer(p.optimizer, task.rate, lam=p.lam, sparse=Params(W=p.train != "value", V=False))
+    rule = optimizer(p.optimizer, task.rate, lam=p.lam, sparse=() if p.train == "value" else ("W",))
     if p.loss == "exact":
         return descent(begin, population(lambda w: risk(w, task), slope), rule)
     fresh = online(

@@ -234,7 +234,7 @@ def rule(p: Preset) -> optax.GradientTransformation:
 
     own = optimizer(
         p.optimizer, p.eta, beta1=p.beta1, beta2=p.beta2, epsilon=p.epsilon, lam=p.lam,
-        sparse=Weights(q_signal=True, q=True, k_signal=True, k=True, v_signal=False, v=False),
+        sparse=("q_signal", "q", "k_signal", "k"),
     )  # fmt: skip
     return optax.chain(own, optax.stateless(scaled))
 
