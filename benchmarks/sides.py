@@ -1,186 +1,125 @@
-"""What every benchmark here shares: two sides in processes of their own, and whether they agree.
+"""The two sides of a workload as processes of their own, each on one core and one thread."""
 
-This module stays free of JAX on purpose: on Linux a child's peak memory starts from its parent's.
-"""
-
-import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-
-import numpy as np
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TORCH = HERE.parent / ".venv-torch" / "bin" / "python"
 TORCH_VERSION = "2.13.0"
-BUSY = 0.1  # share of the processors taken by other processes beyond which a timing is not one
-
-
-class DisagreementError(Exception):
-    """The two sides do not compute the same trajectory."""
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+# Nothing that was compiled before is used, so compile times are cold.
+LAB = ONE_THREAD | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+REFERENCE = ONE_THREAD | {"PYTHONPATH": "", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 
 class SetupError(Exception):
-    """The benchmark cannot run here; the message says what to do."""
+    """A benchmark cannot run here; the message says what to do."""
+
+
+class SideError(Exception):
+    """A side ended instead of answering."""
+
+
+def cores() -> list[int]:
+    """The cores this process may use, where the system tells."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def pin(process: int, core: int | None) -> None:
+    """Keeps all threads of a process on one core, where the system can."""
+    if core is None or not hasattr(os, "sched_setaffinity"):
+        return
+    threads = Path(f"/proc/{process}/task")
+    for thread in [int(entry.name) for entry in threads.iterdir()] if threads.exists() else [process]:
+        with contextlib.suppress(OSError):  # it may have ended
+            os.sched_setaffinity(thread, {core})
 
 
 @dataclass
-class Sides:
-    """The two sides of a workload, each a script, and how busy the machine was while they ran."""
+class Process:
+    """A side that waits for commands."""
 
-    workload: str
-    torch: Path
-    busy: list[float] = field(default_factory=list)
+    label: str
+    process: subprocess.Popen[str]
 
-    def __post_init__(self) -> None:
-        if not self.torch.exists():
-            raise SetupError(
-                f"there is no PyTorch interpreter at {self.torch}; run python benchmarks/torch_environment.py"
+    def ask(self, do: str, **options: Any) -> dict[str, Any]:
+        """The answer to a command."""
+        self.send(do, **options)
+        return self.answer()
+
+    def send(self, do: str, **options: Any) -> None:
+        """Sends a command without waiting for its answer."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the answer tells
+            print(json.dumps({"do": do, **options}), file=self.process.stdin, flush=True)
+
+    def answer(self) -> dict[str, Any]:
+        """The answer to a command that was sent."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SideError(f"{self.label} ended with exit code {self.process.wait()}.")
+        return json.loads(line)
+
+
+@contextlib.contextmanager
+def started(label: str, command: list[str], environment: dict[str, str], core: int | None, errors: Path) -> Iterator[Process]:
+    """A process on one core from its first moment; what it writes to standard error goes to a file."""
+    own = os.environ | environment
+    with errors.open("w") as stream, contextlib.ExitStack() as after:
+        before = cores()
+        if core is not None:
+            # A child inherits the cores of its parent, and JAX counts them as it starts.
+            os.sched_setaffinity(0, {core})
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stream, text=True, env=own
             )
-
-    def lab(self, *args: str) -> dict:
-        """The laboratory's answer. Its compiled programs are not kept, so compile times are cold."""
-        command = [sys.executable, str(HERE / "lab" / f"{self.workload}.py"), *args]
-        return self._answer(command, {"JAX_ENABLE_COMPILATION_CACHE": "false"})
-
-    def reference(self, *args: str) -> dict:
-        """PyTorch's answer."""
-        script = str(HERE / "reference" / f"{self.workload}.py")
-        answer = self._answer([str(self.torch), script, *args], {"PYTHONPATH": ""})
-        engine = answer["engine"]
-        if engine.removeprefix("torch ").split("+")[0] != TORCH_VERSION:
-            raise SetupError(f"the reference is timed with torch {TORCH_VERSION}, {self.torch} has {engine}.")
-        return answer
-
-    def quiet(self) -> dict:
-        """The largest share of the processors that others took, and whether that is little."""
-        busy = max(self.busy, default=None)
-        return {"busy": busy, "quiet": None if busy is None else busy <= BUSY}
-
-    def _answer(self, command: list[str], environment: dict[str, str]) -> dict:
-        before = _processor_seconds()
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ | environment)
-        after = _processor_seconds()
-        if done.returncode:
-            raise SetupError(f"{' '.join(command[:3])} ... ended with exit code {done.returncode}.")
-        if before and after and after.total > before.total:
-            ours = after.children - before.children
-            self.busy.append(max(0.0, after.used - before.used - ours) / (after.total - before.total))
-        return json.loads(done.stdout)
+        finally:
+            if core is not None:
+                os.sched_setaffinity(0, before)
+        after.callback(_end, process)
+        yield Process(label, process)
 
 
-@dataclass(frozen=True)
-class Processors:
-    """Processor seconds since the start of the machine, and of our children."""
-
-    total: float
-    used: float
-    children: float
-
-
-def _processor_seconds() -> Processors | None:
-    """The counters of Linux; None elsewhere."""
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.stdin:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
     try:
-        fields = [int(x) for x in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    except (OSError, ValueError):
-        return None
-    tick = os.sysconf("SC_CLK_TCK")
-    idle = fields[3] + fields[4]
-    children = os.times()
-    return Processors(
-        sum(fields) / tick, (sum(fields) - idle) / tick, children.children_user + children.children_system
-    )
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
-def say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+def lab(workload: str, folder: Path, seeds: int, core: int | None):
+    """The laboratory's side."""
+    command = [sys.executable, str(HERE / "lab" / "side.py"), workload, str(folder), "--seeds", str(seeds)]
+    return started(f"the lab, {seeds} seeds", command, LAB, core, folder / f"lab_{seeds}.log")
 
 
-def commas(steps) -> str:
-    return ",".join(str(int(t)) for t in steps)
+def reference(workload: str, folder: Path, variant: str, core: int | None, torch: Path):
+    """PyTorch's side."""
+    script = str(HERE / "reference" / "side.py")
+    command = [str(torch), script, workload, str(folder), "--variant", variant]
+    own = REFERENCE | {"TORCHINDUCTOR_CACHE_DIR": str(folder / f"inductor_{variant}")}
+    return started(f"torch {variant}", command, own, core, folder / f"torch_{variant}.log")
 
 
-def difference(lab: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """[seed, step]: the largest difference of a probe, relative to its largest entry there."""
-    a, b = (x.astype(np.float64).reshape(*x.shape[:2], -1) for x in (lab, reference))
-    scale = np.maximum(np.abs(a).max(-1), np.finfo(np.float64).tiny)
-    return np.where(np.isfinite(b).all(-1), np.abs(a - b).max(-1) / scale, np.inf)
-
-
-def compare(lab: Path, reference: Path, record: list[int], allowed: dict[str, float]) -> dict[str, float]:
-    """The largest difference of every probe in `allowed`; beyond what is allowed, a DisagreementError."""
-    found = {}
-    with np.load(lab) as ours, np.load(reference) as theirs:
-        for name, limit in allowed.items():
-            gap = difference(ours[name], theirs[name])
-            found[name] = float(gap.max())
-            if not found[name] <= limit:
-                seed, at = (int(i) for i in np.argwhere(~(gap <= limit))[0])
-                raise DisagreementError(
-                    f"{name} of seed {seed} at step {record[at]} differs by {gap[seed, at]:.1e} of its size; "
-                    f"{limit:.0e} is allowed. No ratio: the two sides do not compute the same thing."
-                )
-    return found
-
-
-def side(runs: list[dict], steps: int) -> dict:
-    """One side: the median of its runs."""
-    return {
-        "engine": runs[0]["engine"],
-        "threads": [r["threads"] for r in runs],
-        "microseconds": 1e6 * median(r["seconds"] for r in runs) / steps,
-        "cpu_microseconds": 1e6 * median(r["cpu_seconds"] for r in runs) / steps,
-        "peak_megabytes": max(r["peak_kilobytes"] for r in runs) / 1024,
-        "runs": [r["seconds"] for r in runs],
-    }
-
-
-def interleaved(label: str, lab, reference, steps: int, repeats: int) -> dict:
-    """Both sides in turn, in microseconds a step, and the ratio pair by pair."""
-    ours, theirs = [], []
-    for repeat in range(repeats):
-        say(f"timing {label}: {repeat + 1} of {repeats}")
-        ours.append(lab())
-        theirs.append(reference())
-    pairs = [b["seconds"] / a["seconds"] for a, b in zip(ours, theirs, strict=True)]
-    return {
-        "steps": steps,
-        "lab": side(ours, steps) | {"compile_seconds": median(a["compile_seconds"] for a in ours)},
-        "torch": side(theirs, steps),
-        "ratio": {"value": median(pairs), "low": min(pairs), "high": max(pairs)},
-    }
-
-
-def positive(word: str) -> int:
-    value = int(word)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"takes a whole number >= 1, got {word}")
-    return value
-
-
-def disturbed(result: dict) -> list[str]:
-    """A warning, where other processes disturbed the timing."""
-    if result["quiet"] is not False:
-        return []
-    return [
-        f"NOT A MEASUREMENT: other processes took up to {result['busy']:.0%} of the processors. "
-        "PyTorch's threads wait for each other, so a busy machine flatters the lab. Run again when quiet."
-    ]
-
-
-def run(bench, table, args: argparse.Namespace) -> int:
-    """Runs a benchmark and prints its document or table; the exit code."""
-    try:
-        result = bench(args)
-    except DisagreementError as wrong:
-        say(f"error: {wrong}")
-        return 1
-    except SetupError as wrong:
-        say(f"error: {wrong}")
-        return 2
-    print(json.dumps(result, indent=2) if args.json else table(result))
-    return 0
+def require_torch(torch: Path) -> None:
+    """Raises where there is no PyTorch of the version that is compared to."""
+    get = "python benchmarks/torch_environment.py gets it"
+    if not torch.exists():
+        raise SetupError(f"there is no PyTorch interpreter at {torch}; {get}.")
+    asked = [str(torch), "-c", "import importlib.metadata as m; print(m.version('torch'))"]
+    found = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+    if found.split("+")[0] != TORCH_VERSION:
+        raise SetupError(f"{torch} has torch {found or '(none)'}, not {TORCH_VERSION}; {get}.")

@@ -1,0 +1,92 @@
+"""The laboratory against PyTorch, workload by workload; `descentlab bench` runs this.
+
+    python benchmarks/bench.py [WORKLOAD ...] [--json] [--repeats N] [--list]
+
+Exit codes: 0 measured, 1 two sides do not compute the same thing, 2 it cannot run here.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import machine
+from agreement import DisagreementError
+from measuring import measure, say
+from sides import HERE, LAB, TORCH, SetupError, SideError, cores, require_torch
+from workloads import WORKLOADS
+
+
+def measured_peaks() -> dict[str, float]:
+    """What one core can do, measured in a process of its own on that core."""
+    import os
+
+    say("measuring what one core can do")
+    command = [sys.executable, str(HERE / "lab" / "peaks.py")]
+    free = cores()
+    pinned = ["taskset", "-c", str(free[0])] if free else []
+    done = subprocess.run([*pinned, *command], stdout=subprocess.PIPE, text=True, env=os.environ | LAB, check=True)
+    return json.loads(done.stdout)
+
+
+def bench(names: list[str], repeats: int, torch: Path) -> dict[str, Any]:
+    """The whole benchmark as one document."""
+    require_torch(torch)
+    began = time.monotonic()
+    peaks = measured_peaks()
+    found = []
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="descentlab-bench-") as folder:
+            try:
+                found.append(measure(WORKLOADS[name], peaks, repeats, torch, Path(folder)))
+            except SideError as error:
+                logs = "".join(log.read_text()[-2000:] for log in Path(folder).glob("*.log"))
+                raise SetupError(f"{name}: {error}\n{logs}") from None
+            except DisagreementError as error:
+                raise DisagreementError(f"{name}: {error}") from None
+    shares = [one["busy"] for one in found if one["busy"] is not None]
+    busy = max(shares, default=None)
+    return {
+        "machine": machine.name(), "peaks": peaks, "repeats": repeats, "workloads": found, "busy": busy,
+        "quiet": None if busy is None else busy <= machine.BUSY, "seconds": time.monotonic() - began,
+    }  # fmt: skip
+
+
+def positive(word: str) -> int:
+    """A whole number >= 1."""
+    if not (word.isdigit() and int(word)):
+        raise argparse.ArgumentTypeError(f"takes a whole number >= 1, got {word}")
+    return int(word)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="descentlab bench", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="workloads; all of them if none")
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="interleaved rounds (3)")
+    parser.add_argument("--list", action="store_true", help="list the workloads and stop")
+    parser.add_argument("--torch", type=Path, default=TORCH, metavar="PYTHON", help="(.venv-torch/bin/python)")
+    args = parser.parse_args()
+    unknown = [name for name in args.workloads if name not in WORKLOADS]
+    if unknown:
+        say(f"descentlab: there is no workload {unknown[0]}; there are {', '.join(WORKLOADS)}.")
+        return 2
+    names = args.workloads or list(WORKLOADS)
+    try:
+        document = bench(names, args.repeats, args.torch)
+    except DisagreementError as error:
+        say(f"descentlab: {error}")
+        return 1
+    except SetupError as error:
+        say(f"descentlab: {error}")
+        return 2
+    print(json.dumps(document, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""The laboratory's side of a workload, as a process that `serving` describes.
+
+    python benchmarks/lab/side.py WORKLOAD FOLDER --seeds N
+
+It writes what the reference needs of seed 0 to FOLDER/instance.npz as it starts.
+"""
+
+import argparse
+import dataclasses
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import jax
+import numpy as np
+import serving
+from instances import INSTANCES
+from workloads import Workload, named
+
+from descentlab.paper import load
+from descentlab.rollout import rollout
+
+
+class Rollout:
+    """A workload as `rollout` runs it; of the probes, those that the reference records too."""
+
+    engine = f"jax {jax.__version__}"
+
+    def __init__(self, work: Workload, seeds: int, folder: Path) -> None:
+        paper = load(work.paper)
+        self.preset = paper.preset(work.preset).replace(work.settings, steps=work.steps)
+        system = paper.system_of(self.preset)
+        wanted = [*work.allowed, *work.unchecked]
+
+        def probes(p: Any) -> dict[str, Any]:
+            every = system.probes(p)
+            return {name: every[name] for name in wanted}
+
+        self.system = dataclasses.replace(system, probes=probes)
+        self.record = np.asarray(work.recorded or paper.records(self.preset))
+        self.checked, self.seeds = np.asarray(work.checked), range(seeds)
+        self.seed_steps = seeds * work.steps
+        folder.mkdir(parents=True, exist_ok=True)
+        instance = INSTANCES[work.name](self.preset, self.checked)
+        arrays = {name: np.asarray(x) for name, x in instance.items()}
+        np.savez(folder / "instance.npz", record=self.record, checked=self.checked, **arrays)  # type: ignore
+
+    def prepare(self) -> dict[str, Any]:
+        """Compiling is what the first run takes longer than the second."""
+        took = []
+        for _ in range(2):
+            began = time.perf_counter()
+            rollout(self.system, self.preset, self.seeds, np.arange(2))
+            took.append(time.perf_counter() - began)
+        return {"compile_seconds": took[0] - took[1]}
+
+    def check(self, out: Path) -> None:
+        """The first steps of seed 0, in the program of all seeds."""
+        self._run(self.checked, out)
+
+    def run(self, recorded: bool, out: Path | None) -> None:
+        """All seeds."""
+        self._run(self.record if recorded else self.record[[0, -1]], out)
+
+    def _run(self, record: np.ndarray, out: Path | None) -> None:
+        found = rollout(self.system, self.preset, self.seeds, record)
+        if out:
+            probes = self.system.probes(self.preset)
+            np.savez(out, record=record, **{name: found[name].values[0] for name in probes})  # type: ignore
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("workload")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", type=int, default=1)
+    args = parser.parse_args()
+    serving.serve(lambda: Rollout(named(args.workload), args.seeds, args.folder))
+
+
+if __name__ == "__main__":
+    main()
