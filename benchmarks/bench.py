@@ -29,7 +29,9 @@ def measured_peaks() -> dict[str, float]:
     command = [sys.executable, str(HERE / "lab" / "peaks.py")]
     free = cores()
     pinned = ["taskset", "-c", str(free[0])] if free else []
-    done = subprocess.run([*pinned, *command], stdout=subprocess.PIPE, text=True, env=os.environ | LAB, check=True)
+    done = subprocess.run(
+        [*pinned, *command], stdout=subprocess.PIPE, text=True, env=os.environ | LAB, check=True
+    )
     return json.loads(done.stdout)
 
 
@@ -37,7 +39,7 @@ def bench(names: list[str], repeats: int, torch: Path) -> dict[str, Any]:
     """The whole benchmark as one document."""
     require_torch(torch)
     began = time.monotonic()
-    peaks = measured_peaks()
+    peaks = measured_peaks() if repeats else {}
     found = []
     for name in names:
         with tempfile.TemporaryDirectory(prefix="descentlab-bench-") as folder:
@@ -48,7 +50,7 @@ def bench(names: list[str], repeats: int, torch: Path) -> dict[str, Any]:
                 raise SetupError(f"{name}: {error}\n{logs}") from None
             except DisagreementError as error:
                 raise DisagreementError(f"{name}: {error}") from None
-    shares = [one["busy"] for one in found if one["busy"] is not None]
+    shares = [one["busy"] for one in found if one.get("busy") is not None]
     busy = max(shares, default=None)
     return {
         "machine": machine.name(), "peaks": peaks, "repeats": repeats, "workloads": found, "busy": busy,
@@ -68,8 +70,11 @@ def main() -> int:
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="workloads; all of them if none")
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
     parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="interleaved rounds (3)")
+    parser.add_argument("--check", action="store_true", help="see whether both sides agree; time nothing")
     parser.add_argument("--list", action="store_true", help="list the workloads and stop")
-    parser.add_argument("--torch", type=Path, default=TORCH, metavar="PYTHON", help="(.venv-torch/bin/python)")
+    parser.add_argument(
+        "--torch", type=Path, default=TORCH, metavar="PYTHON", help="(.venv-torch/bin/python)"
+    )
     args = parser.parse_args()
     unknown = [name for name in args.workloads if name not in WORKLOADS]
     if unknown:
@@ -77,7 +82,7 @@ def main() -> int:
         return 2
     names = args.workloads or list(WORKLOADS)
     try:
-        document = bench(names, args.repeats, args.torch)
+        document = bench(names, 0 if args.check else args.repeats, args.torch)
     except DisagreementError as error:
         say(f"descentlab: {error}")
         return 1

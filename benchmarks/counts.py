@@ -25,7 +25,9 @@ class Counts:
 def sign_descent(s: Sizes) -> Counts:
     """Four products of m_k x J with J x n (weights by data, and back), and logarithms of n J coefficients."""
     J = moving(s)
-    return Counts(flops=8 * s["m_k"] * s["n"] * J + 6 * s["m_k"] * s["n"], functions=3 * s["n"] * J + 20 * s["n"])
+    return Counts(
+        flops=8 * s["m_k"] * s["n"] * J + 6 * s["m_k"] * s["n"], functions=3 * s["n"] * J + 20 * s["n"]
+    )
 
 
 def moving(s: Sizes) -> int:
@@ -85,9 +87,7 @@ def bilinear_population(s: Sizes) -> Counts:
 def bilinear_online(s: Sizes) -> Counts:
     """Products with S of the teacher, and of the student forward and twice back; Gaussian X and noise."""
     B, D, M, d = s["batch"], s["D"], s["M"], s["d"]
-    return Counts(
-        flops=6 * B * M * d * D + 8 * B * M * D * D, functions=D * D, normals=B * D * (d + M)
-    )
+    return Counts(flops=6 * B * M * d * D + 8 * B * M * D * D, functions=D * D, normals=B * D * (d + M))
 
 
 def bilinear_bytes(s: Sizes, rows: int) -> float:

@@ -23,8 +23,10 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def measure(work: Workload, peaks: dict[str, float], repeats: int, torch: Path, folder: Path) -> dict[str, Any]:
-    """The document of one workload."""
+def measure(
+    work: Workload, peaks: dict[str, float], repeats: int, torch: Path, folder: Path
+) -> dict[str, Any]:
+    """The document of one workload; without repeats only whether the sides agree, PyTorch eager."""
     free = cores()
     core, other = (free[0], free[-1]) if free else (None, None)
     with contextlib.ExitStack() as open_sides:
@@ -35,7 +37,7 @@ def measure(work: Workload, peaks: dict[str, float], repeats: int, torch: Path, 
             compiling[f"lab {seeds}"] = side.ask("prepare")
         torches = {
             variant: open_sides.enter_context(reference(work.name, folder, variant, other, torch))
-            for variant in work.variants
+            for variant in work.variants[: None if repeats else 1]
         }
         for side in torches.values():
             side.send("prepare")
@@ -51,8 +53,12 @@ def measure(work: Workload, peaks: dict[str, float], repeats: int, torch: Path, 
             else:
                 pin(side.process.pid, core)
         differences = check(work, labs, torches, folder)
+        if not repeats:
+            return {"workload": work.name, "about": work.about, "difference": differences}
         rounds = [timed_round(work, labs, torches, folder, i, repeats) for i in range(repeats)]
-        bare = {n: min(side.ask("time", recorded=False)["seconds"] for _ in range(2)) for n, side in labs.items()}
+        bare = {
+            n: min(side.ask("time", recorded=False)["seconds"] for _ in range(2)) for n, side in labs.items()
+        }
         memory = {n: side.ask("memory") for n, side in labs.items()}
         torch_memory = {v: side.ask("memory") for v, side in torches.items()}
     late = compare_late(work, labs, torches, folder)
@@ -90,7 +96,9 @@ def last_line(log: Path) -> str:
     return lines[-1] if lines else "no message"
 
 
-def check(work: Workload, labs: dict[int, Process], torches: dict[str, Process], folder: Path) -> dict[str, Any]:
+def check(
+    work: Workload, labs: dict[int, Process], torches: dict[str, Process], folder: Path
+) -> dict[str, Any]:
     """Every side over the first steps: the largest difference of each probe, or a DisagreementError."""
     say(f"{work.name}: checking {work.checked[-1]} steps")
     for variant, side in torches.items():
@@ -100,7 +108,9 @@ def check(work: Workload, labs: dict[int, Process], torches: dict[str, Process],
         ours = folder / f"check_lab_{seeds}.npz"
         side.ask("check", out=str(ours))
         for variant in torches:
-            for name, gap in compare(ours, folder / f"check_{variant}.npz", work.allowed).items():
+            for name, gap in compare(
+                ours, folder / f"check_{variant}.npz", work.allowed, work.compared_from
+            ).items():
                 found[name] = max(gap, found.get(name, 0.0))
     return found
 
@@ -111,7 +121,9 @@ def compare_late(
     """The records of the timed runs, where there is anything left to compare."""
     if not work.late:
         return {}
-    return compare(folder / f"late_lab_{min(labs)}.npz", folder / "late_eager.npz", work.late)
+    return compare(
+        folder / f"late_lab_{min(labs)}.npz", folder / "late_eager.npz", work.late, work.compared_from
+    )
 
 
 def timed_round(
@@ -142,7 +154,12 @@ def timing(rounds: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def of_lab(
-    work: Workload, seeds: int, rounds: list[dict[str, Any]], variants: list[str], bare: float, peaks: dict[str, float]
+    work: Workload,
+    seeds: int,
+    rounds: list[dict[str, Any]],
+    variants: list[str],
+    bare: float,
+    peaks: dict[str, float],
 ) -> dict[str, Any]:
     """The laboratory's side: its time, the ratios, whether goals are met, and its share of the limit."""
     name = f"lab_{seeds}"
@@ -151,7 +168,9 @@ def of_lab(
         each = [per_step(r["took"][variant], what) / per_step(r["took"][name], what) for r in rounds]
         return {"value": median(each), "low": min(each), "high": max(each)}
 
-    goals = {k: v for k, v in {"eager": work.goals.get(str(seeds)), "fused": work.goals.get("fused")}.items() if v}
+    goals = {
+        k: v for k, v in {"eager": work.goals.get(str(seeds)), "fused": work.goals.get("fused")}.items() if v
+    }
     ratios = {variant: ratio(variant) for variant in variants}
     own = 1e6 * bare / (seeds * work.steps)
     return {

@@ -70,7 +70,9 @@ class Process:
 
 
 @contextlib.contextmanager
-def started(label: str, command: list[str], environment: dict[str, str], core: int | None, errors: Path) -> Iterator[Process]:
+def started(
+    label: str, command: list[str], environment: dict[str, str], core: int | None, errors: Path
+) -> Iterator[Process]:
     """A process on one core from its first moment; what it writes to standard error goes to a file."""
     own = os.environ | environment
     with errors.open("w") as stream, contextlib.ExitStack() as after:

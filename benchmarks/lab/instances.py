@@ -1,12 +1,22 @@
-"""What the reference needs of seed 0, as `rollout` makes it: ground truth, start, batches of checked steps."""
+"""What the reference needs of seed 0, as `rollout` makes it: ground truth, start, batches to check with."""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from descentlab.papers import sign_descent
+from descentlab.papers import (
+    attention_kernels,
+    bilinear_teachers,
+    decision_lists,
+    sign_descent,
+    sparse_bigrams,
+)
+from descentlab.papers.attention_kernels import transformer
+from descentlab.papers.decision_lists import sequences
+from descentlab.papers.sparse_bigrams import noise
 
 Arrays = dict[str, Any]
 
@@ -17,7 +27,12 @@ def keys() -> tuple[jax.Array, jax.Array, jax.Array]:
     return task, start, step
 
 
-def sign_descent_instance(p: sign_descent.Preset, checked: np.ndarray) -> Arrays:
+def of_step(step: int) -> jax.Array:
+    """The key of a step (Dynamics.advance)."""
+    return jax.random.fold_in(keys()[2], step)
+
+
+def signals(p: sign_descent.Preset, steps: int) -> Arrays:
     """Data and start with all coordinates. Labels, which the laboratory absorbs into the noise, are drawn."""
     instance = sign_descent.make_instance(keys()[0], p)
     arrays: Arrays = {"eta": p.eta, "signal": p.signal, "sign": p.optimizer == "sign"}
@@ -29,7 +44,95 @@ def sign_descent_instance(p: sign_descent.Preset, checked: np.ndarray) -> Arrays
     return arrays | {"W_Q": w.Q, "W_K": w.K, "W_V": w.V}
 
 
-INSTANCES: dict[str, Callable[[Any, np.ndarray], Arrays]] = {
-    "sign_descent_sign": sign_descent_instance,
-    "sign_descent_gd": sign_descent_instance,
+def teacher(p: bilinear_teachers.Preset, steps: int) -> Arrays:
+    """A teacher and the weights: at the start if random, else after a step, as zero has no slope."""
+    task_key, start_key, step_key = keys()
+    task = bilinear_teachers.make_task(task_key, p)
+    assert isinstance(task, bilinear_teachers.Task)
+    dynamics = bilinear_teachers.dynamics(task, p)
+    begins = jnp.asarray(0 if p.start == "gaussian" else 1)
+    w = dynamics.advance(step_key, dynamics.init(start_key), jnp.asarray(0), begins).params
+    return {"V": task.V, "S": task.S, "W_V": w.W_V, "A": w.A, "eta": p.eta}
+
+
+def teacher_with_batches(p: bilinear_teachers.Preset, steps: int) -> Arrays:
+    """The same with batches, in which a sample is a (d, D) matrix."""
+    task = bilinear_teachers.make_task(keys()[0], p)
+    assert isinstance(task, bilinear_teachers.Task)
+    drawn = [bilinear_teachers.sample(of_step(t), task, p.batch) for t in range(1, steps)]
+    X, Y = (jnp.stack([jnp.moveaxis(batch[i], 1, 0) for batch in drawn]) for i in range(2))
+    return teacher(p, steps) | {"X": X, "Y": Y, "noise": p.noise, "batch": p.batch}
+
+
+def bigrams(p: sparse_bigrams.Preset) -> tuple[sparse_bigrams.Task, Arrays]:
+    """A ground truth."""
+    task = sparse_bigrams.make_task(keys()[0], p)
+    given = {"positions": task.positions, "weights": task.weights, "T": p.T, "eta": p.eta_1}
+    return task, {"mu": task.mu, "P": task.P, **given}
+
+
+def bigrams_with_batches(p: sparse_bigrams.Preset, steps: int) -> Arrays:
+    """A ground truth, and tokens, triggers and next tokens."""
+    task, arrays = bigrams(p)
+    drawn = [sparse_bigrams.sample(of_step(t), task, p.batch, p.T, uniform=True) for t in range(steps)]
+    given = {name: np.stack([np.asarray(getattr(batch, name)) for batch in drawn]) for name in "xko"}
+    return arrays | {"batch": p.batch} | given
+
+
+def bigrams_with_noise(p: sparse_bigrams.Preset, steps: int) -> Arrays:
+    """A ground truth, and the white noise of simulated batches."""
+    task, arrays = bigrams(p)
+    found: dict[str, list[np.ndarray]] = {"triggers": [], "values": [], "entries": []}
+    for t in range(steps):
+        V_key, A_key, k_key = jax.random.split(of_step(t), 3)
+        found["triggers"].append(np.asarray(jax.random.normal(k_key, (1, p.N), task.mu.dtype)))
+        found["values"].append(np.asarray(jax.random.normal(V_key, (3 * p.N, p.N), task.mu.dtype)))
+        found["entries"].append(np.asarray(noise.white_rows(A_key, p.N, p.T)))
+    stacked = {name: np.stack(values) for name, values in found.items()}
+    return arrays | {"root": task.root, "batch": p.batch / p.noise} | stacked
+
+
+def lists(p: decision_lists.Preset, steps: int) -> Arrays:
+    """A rule as a table of counts with their labels, and V = cP."""
+    # The task with all weights: the rule and c are those of the reduced one.
+    task = decision_lists.make_task(keys()[0], p.replace({"reduced": False}))
+    assert isinstance(task, decision_lists.Task)
+    counts, weights = sequences.others(p.L, p.n, p.law, (1 / p.L,) * p.L)
+    return {"counts": counts, "weights": weights, "truth": task.truth, "V": task.start.V, "eta": p.eta}
+
+
+def heads(p: attention_kernels.Preset, steps: int) -> Arrays:
+    """Data, W^O, start and step size of the theory problem."""
+    task = attention_kernels.make_task(keys()[0], p)
+    w = task.start
+    given = {"rate": task.rate, "kernel": p.kernel}
+    return {"X": task.X, "y": task.y, "W_O": task.W_O, "Q": w.Q, "K": w.K, "V": w.V} | given
+
+
+def texts(p: transformer.Preset, steps: int) -> Arrays:
+    """Examples, the start of every weight by its name, and which examples each step takes."""
+    task_key, start_key, _ = keys()
+    examples = transformer.data(p)
+    found: Arrays = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(transformer.begin(start_key, p)):
+        found["w." + jax.tree_util.keystr(path, simple=True, separator=".")] = leaf
+    drawn = [
+        jax.random.randint(jax.random.split(of_step(t))[0], (p.batch,), 0, len(examples.train))
+        for t in range(steps)
+    ]
+    seen = transformer.make_task(task_key, p, examples).seen
+    given = {"kernel": p.kernel, "patch": p.patch, "layers": p.layers, "batch": p.batch, "eta": p.eta}
+    given |= {"warmup": p.warmup, "horizon": p.horizon, "seen": seen, "chosen": jnp.stack(drawn)}
+    return found | examples._asdict() | given
+
+
+INSTANCES: dict[tuple[str, str], Callable[[Any, int], Arrays]] = {
+    ("sign_descent", ""): signals,
+    ("bilinear_teachers", "population"): teacher,
+    ("bilinear_teachers", "online"): teacher_with_batches,
+    ("sparse_bigrams", "online"): bigrams_with_batches,
+    ("sparse_bigrams", "simulated"): bigrams_with_noise,
+    ("decision_lists", ""): lists,
+    ("attention_kernels", "theory"): heads,
+    ("attention_kernels", "transformer"): texts,
 }

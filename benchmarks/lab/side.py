@@ -16,12 +16,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import jax
 import numpy as np
-import serving
 from instances import INSTANCES
-from workloads import Workload, named
 
+import serving
 from descentlab.paper import load
 from descentlab.rollout import rollout
+from workloads import Workload, named
 
 
 class Rollout:
@@ -44,9 +44,15 @@ class Rollout:
         self.checked, self.seeds = np.asarray(work.checked), range(seeds)
         self.seed_steps = seeds * work.steps
         folder.mkdir(parents=True, exist_ok=True)
-        instance = INSTANCES[work.name](self.preset, self.checked)
-        arrays = {name: np.asarray(x) for name, x in instance.items()}
-        np.savez(folder / "instance.npz", record=self.record, checked=self.checked, **arrays)  # type: ignore
+        self.begins = work.begins
+        instance = INSTANCES[work.paper, work.kind](self.preset, work.checked[-1])
+        steps = {"record": self._seen(self.record), "checked": self._seen(self.checked)}
+        arrays = {name: np.asarray(x) for name, x in instance.items()} | steps
+        np.savez(folder / "instance.npz", **arrays)  # type: ignore[arg-type]
+
+    def _seen(self, record: np.ndarray) -> np.ndarray:
+        """The recorded steps that the reference has too."""
+        return record[record >= self.begins]
 
     def prepare(self) -> dict[str, Any]:
         """Compiling is what the first run takes longer than the second."""
@@ -68,8 +74,9 @@ class Rollout:
     def _run(self, record: np.ndarray, out: Path | None) -> None:
         found = rollout(self.system, self.preset, self.seeds, record)
         if out:
-            probes = self.system.probes(self.preset)
-            np.savez(out, record=record, **{name: found[name].values[0] for name in probes})  # type: ignore
+            kept = record >= self.begins
+            values = {name: found[name].values[0][kept] for name in self.system.probes(self.preset)}
+            np.savez(out, record=record[kept], **values)  # type: ignore[arg-type]
 
 
 def main() -> None:

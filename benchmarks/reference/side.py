@@ -13,9 +13,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-import serving
 import torch
 from training import Run
+
+import serving
 from workloads import named
 
 
