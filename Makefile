@@ -1,6 +1,7 @@
 # make reproduce   set up, then run, judge, draw and report everything at quick scale
 # make test        set up, then all checks
 # make bench       the lab against PyTorch (in a virtual environment of its own)
+# make performance docs/performance.md anew, from the same on a quiet machine
 # make calibrate   how often verdicts are wrong on planted data
 # make readme      recorded verdicts and pictures anew, and README's tables from them
 # make docs        the documentation, into site/
@@ -11,7 +12,7 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3 python3.11 python; do \
 BIN := .venv/bin
 JOBS ?= 2
 
-.PHONY: reproduce test setup browser lint types pytest examples bench calibrate readme docs clean
+.PHONY: reproduce test setup browser lint types pytest examples bench performance calibrate readme docs clean
 
 reproduce: setup
 	$(BIN)/descentlab reproduce
@@ -44,9 +45,11 @@ examples:
 
 bench: setup
 	$(BIN)/python benchmarks/torch_environment.py
-	$(BIN)/python benchmarks/sign_descent.py
-	$(BIN)/python benchmarks/bilinear_teachers.py
-	$(BIN)/python benchmarks/sparse_bigrams.py
+	$(BIN)/descentlab bench
+
+performance: setup
+	$(BIN)/python benchmarks/torch_environment.py
+	$(BIN)/descentlab bench --write docs/performance.md
 
 calibrate: setup
 	$(BIN)/python benchmarks/calibrate_verdicts.py

@@ -1,12 +1,13 @@
 """The laboratory against PyTorch, workload by workload; `descentlab bench` runs this.
 
-    python benchmarks/bench.py [WORKLOAD ...] [--json] [--repeats N] [--list]
+    python benchmarks/bench.py [WORKLOAD ...] [--json] [--repeats N] [--check] [--list] [--write FILE]
 
 Exit codes: 0 measured, 1 two sides do not compute the same thing, 2 it cannot run here.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -14,17 +15,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import document
 import machine
 from agreement import DisagreementError
+from alone import MEASURES
 from measuring import measure, say
 from sides import HERE, LAB, TORCH, SetupError, SideError, cores, require_torch
-from workloads import WORKLOADS
+from workloads import ALONE, WORKLOADS
 
 
 def measured_peaks() -> dict[str, float]:
     """What one core can do, measured in a process of its own on that core."""
-    import os
-
     say("measuring what one core can do")
     command = [sys.executable, str(HERE / "lab" / "peaks.py")]
     free = cores()
@@ -36,26 +37,32 @@ def measured_peaks() -> dict[str, float]:
 
 
 def bench(names: list[str], repeats: int, torch: Path) -> dict[str, Any]:
-    """The whole benchmark as one document."""
-    require_torch(torch)
+    """The whole benchmark as one document; without repeats only whether the sides agree."""
+    paired = [name for name in names if name in WORKLOADS]
+    if paired:
+        require_torch(torch)
     began = time.monotonic()
-    peaks = measured_peaks() if repeats else {}
-    found = []
-    for name in names:
-        with tempfile.TemporaryDirectory(prefix="descentlab-bench-") as folder:
-            try:
-                found.append(measure(WORKLOADS[name], peaks, repeats, torch, Path(folder)))
-            except SideError as error:
-                logs = "".join(log.read_text()[-2000:] for log in Path(folder).glob("*.log"))
-                raise SetupError(f"{name}: {error}\n{logs}") from None
-            except DisagreementError as error:
-                raise DisagreementError(f"{name}: {error}") from None
-    shares = [one["busy"] for one in found if one.get("busy") is not None]
-    busy = max(shares, default=None)
+    peaks = measured_peaks() if paired and repeats else {}
+    found = [one_workload(name, peaks, repeats, torch) for name in paired]
+    alone = {name: MEASURES[name](repeats) for name in names if name in ALONE and repeats}
+    busy = max((one["busy"] for one in found if one.get("busy") is not None), default=None)
     return {
-        "machine": machine.name(), "peaks": peaks, "repeats": repeats, "workloads": found, "busy": busy,
-        "quiet": None if busy is None else busy <= machine.BUSY, "seconds": time.monotonic() - began,
+        "machine": machine.name(), "peaks": peaks, "repeats": repeats, "workloads": found, "alone": alone,
+        "busy": busy, "quiet": None if busy is None else busy <= machine.BUSY,
+        "seconds": time.monotonic() - began,
     }  # fmt: skip
+
+
+def one_workload(name: str, peaks: dict[str, float], repeats: int, torch: Path) -> dict[str, Any]:
+    """The document of one workload; where a side ends, what it said."""
+    with tempfile.TemporaryDirectory(prefix="descentlab-bench-") as folder:
+        try:
+            return measure(WORKLOADS[name], peaks, repeats, torch, Path(folder))
+        except SideError as error:
+            logs = "".join(log.read_text()[-2000:] for log in Path(folder).glob("*.log"))
+            raise SetupError(f"{name}: {error}\n{logs}") from None
+        except DisagreementError as error:
+            raise DisagreementError(f"{name}: {error}") from None
 
 
 def positive(word: str) -> int:
@@ -75,21 +82,33 @@ def main() -> int:
     parser.add_argument(
         "--torch", type=Path, default=TORCH, metavar="PYTHON", help="(.venv-torch/bin/python)"
     )
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the result as a page too")
     args = parser.parse_args()
-    unknown = [name for name in args.workloads if name not in WORKLOADS]
+    every = {name: work.about for name, work in WORKLOADS.items()} | ALONE
+    unknown = [name for name in args.workloads if name not in every]
     if unknown:
-        say(f"descentlab: there is no workload {unknown[0]}; there are {', '.join(WORKLOADS)}.")
+        say(f"descentlab: there is no workload {unknown[0]}; there are {', '.join(every)}.")
         return 2
-    names = args.workloads or list(WORKLOADS)
+    if args.list:
+        print(
+            json.dumps(every, indent=1) if args.json else "\n".join(f"{k:26s}{v}" for k, v in every.items())
+        )
+        return 0
     try:
-        document = bench(names, 0 if args.check else args.repeats, args.torch)
+        names = args.workloads or [name for name in every if name != "reproduce"]
+        found = bench(names, 0 if args.check else args.repeats, args.torch)
     except DisagreementError as error:
         say(f"descentlab: {error}")
         return 1
     except SetupError as error:
         say(f"descentlab: {error}")
         return 2
-    print(json.dumps(document, indent=1))
+    if args.json or args.check:
+        print(json.dumps(found, indent=1))
+    else:
+        document.show(found)
+    if args.write and not args.check:
+        args.write.write_text(document.markdown(found))
     return 0
 
 

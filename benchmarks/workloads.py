@@ -4,6 +4,7 @@ Every workload is there once as the laboratory runs it (`lab/`) and once as a co
 in PyTorch (`reference/`). This file needs neither, so that both interpreters can read it.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,7 @@ class Workload:
     bytes: Callable[[Sizes, int], float]
     preset: str = "quick"
     kind: str = ""
+    over: tuple[str, ...] = ()  # the axes of a sweep
     seeds: tuple[int, ...] = (1,)
     variants: tuple[str, ...] = ("eager", "compiled")
     goals: dict[str, float] = field(default_factory=dict)
@@ -144,7 +146,12 @@ def _transformer(kernel: str, length: int, steps: int, goals: dict[str, float]) 
     )  # fmt: skip
 
 
-_SCALE = {"T": 100_000, "N": 100, "batch": 25_600, "algorithm": "simulated", "precision": 32, "switch": 1e9}
+_SCALE = {
+    "T": 100_000, "N": 100, "batch": 25_600, "algorithm": "simulated", "precision": 32, "start": "line",
+    "switch": 20.0, "lam": 0.02, "refit": False,
+}  # fmt: skip
+
+_exact = _bilinear("", "population", 64, 1, checked=(0,), counts=None).settings
 
 # ---------------------------------------------------------------- all
 
@@ -167,11 +174,14 @@ _ALL = (
         for name, precision in (("online", 64), ("online_32", 32))
     ),
     Workload(
-        name="decision_lists_flow", about="decision_lists, exact population flow, L=12 n=5 M=4 with repeats, 64-bit",
-        paper="decision_lists", preset="repeats", settings={"L": 12, "n": 5, "M": 4, "law": "iid"}, steps=10**12,
-        checked=(0, *(round(10 ** (k / 4)) for k in range(49))),
+        name="decision_lists_flow", 
+        about="decision_lists, exact population flow, L=12 n=5 M=4 with repeats, 64-bit",
+        paper="decision_lists", preset="repeats", steps=10**10,
+        settings={"L": 12, "n": 5, "M": 4, "law": "iid", "c": 20.0},
+        checked=(0, *(round(10 ** (k / 4)) for k in range(41))),
         # Two error-controlled solvers agree to their tolerance, 1e-6 a step, and not to rounding.
-        allowed={"loss": 1e-4, "error": 1e-6, "hit": 1e-4}, counts=None, bytes=counts.lengths_bytes,
+        allowed={"loss": 1e-4, "error": 1e-6, "hit": 1e-4}, compared_from=1,
+        counts=None, bytes=counts.lengths_bytes,
         stands_in_the_way="a solver chooses its own steps: there is no count to compare with",
     ),
     Workload(
@@ -186,6 +196,13 @@ _ALL = (
     _transformer("gaussian", 256, 8, {}),
     _transformer("softmax", 1024, 2, {"1": 2.0, "fused": 1 / 1.2}),
     _transformer("gaussian", 1024, 2, {"1": 3.0}),
+    dataclasses.replace(
+        _bilinear("sweep", "population", 64, 2000, checked=(0,), counts=counts.bilinear_population),
+        name="sweep", about="a sweep of 256 cells, bilinear_teachers, all weights by exact descent, 64-bit",
+        kind="sweep", over=("eta=logspace(0.01,0.1,16)", "V_scale=logspace(0.5,2,16)"), begins=0,
+        settings=_exact | {"start": "gaussian"},
+        goals={"1": 20.0}, stands_in_the_way="every cell is a run of its own in the store",
+    ),
     Workload(
         name="simulation", about="sparse_bigrams, simulation at T=100000 N=100, 32-bit",
         paper="sparse_bigrams", preset="scale", kind="simulated", settings=_SCALE, steps=20,
@@ -194,6 +211,11 @@ _ALL = (
         counts=counts.simulation, bytes=counts.simulation_bytes,
     ),
 )  # fmt: skip
+# What has no counterpart in PyTorch, and is timed alone.
+ALONE = {
+    "start_up": "descentlab --help and descentlab papers",
+    "reproduce": "descentlab reproduce, all papers at quick scale, on all cores; only where it is named",
+}
 WORKLOADS = {work.name: work for work in _ALL}
 
 

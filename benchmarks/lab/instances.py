@@ -68,7 +68,8 @@ def bigrams(p: sparse_bigrams.Preset) -> tuple[sparse_bigrams.Task, Arrays]:
     """A ground truth."""
     task = sparse_bigrams.make_task(keys()[0], p)
     given = {"positions": task.positions, "weights": task.weights, "T": p.T, "eta": p.eta_1}
-    return task, {"mu": task.mu, "P": task.P, **given}
+    level = p.level if p.start == "line" else 0.0
+    return task, {"mu": task.mu, "P": task.P, "level": level, **given}
 
 
 def bigrams_with_batches(p: sparse_bigrams.Preset, steps: int) -> Arrays:
@@ -89,7 +90,8 @@ def bigrams_with_noise(p: sparse_bigrams.Preset, steps: int) -> Arrays:
         found["values"].append(np.asarray(jax.random.normal(V_key, (3 * p.N, p.N), task.mu.dtype)))
         found["entries"].append(np.asarray(noise.white_rows(A_key, p.N, p.T)))
     stacked = {name: np.stack(values) for name, values in found.items()}
-    return arrays | {"root": task.root, "batch": p.batch / p.noise} | stacked
+    own = {"root": task.root, "batch": p.batch / p.noise, "eta": p.eta_2, "lam": p.lam}
+    return arrays | own | stacked
 
 
 def lists(p: decision_lists.Preset, steps: int) -> Arrays:

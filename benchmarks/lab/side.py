@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import jax
 import numpy as np
 from instances import INSTANCES
+from sweeping import Sweep
 
 import serving
 from descentlab.paper import load
@@ -85,7 +86,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=1)
     args = parser.parse_args()
-    serving.serve(lambda: Rollout(named(args.workload), args.seeds, args.folder))
+    work = named(args.workload)
+    serving.serve(lambda: Sweep(work, args.folder) if work.over else Rollout(work, args.seeds, args.folder))
 
 
 if __name__ == "__main__":

@@ -77,4 +77,30 @@ class Online(Population):
         return 0.5 * ((Y - torch.relu(W @ X @ attention(A))) ** 2).sum() / X.shape[0]
 
 
-TRAININGS = {"population": Population, "online": Online}
+class Cells(Population):
+    """Cells of a sweep, one after another."""
+
+    def __init__(self, instance: dict[str, np.ndarray], variant: str) -> None:
+        self.instance, self.variant = instance, variant
+        self.runs = len(instance["eta"])
+        self.own = torch.compile(population_loss) if variant == "compiled" else population_loss
+
+    def loss(self, W: Tensor, A: Tensor) -> Tensor:
+        return self.own(W, A, self.V, self.S_star)
+
+    def compile(self) -> None:
+        """The loss is one function for all cells: it is compiled once, as it is made."""
+
+    def run(self, record: np.ndarray, given: bool = False) -> dict[str, np.ndarray]:
+        """The records of every cell, a column each."""
+        found = []
+        for cell in range(self.runs):
+            super().__init__(
+                {name: x[cell] for name, x in self.instance.items() if name not in STEPS}, self.variant
+            )
+            found.append(super().run(record, given))
+        return {name: np.stack([one[name] for one in found], axis=1) for name in found[0]}
+
+
+STEPS = ("record", "checked")
+TRAININGS = {"population": Population, "online": Online, "sweep": Cells}

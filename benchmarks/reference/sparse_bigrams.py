@@ -21,7 +21,7 @@ class Truth(Training):
 
     def __init__(self, instance: dict[str, np.ndarray], variant: str) -> None:
         self.mu, self.P = torch.tensor(instance["mu"]), torch.tensor(instance["P"])
-        self.eta = float(instance["eta"])
+        self.eta, self.level = float(instance["eta"]), float(instance["level"])
         self.T = int(instance["T"])
         N = len(self.mu)
         self.positions, self.weights = (
@@ -90,17 +90,20 @@ class Online(Truth):
 
 
 class Simulated(Truth):
-    """The expected gradient plus noise; A and its gradient are (N, T)."""
+    """The expected gradient plus noise, then a proximal step; A and its gradient are (N, T)."""
 
     def __init__(self, instance: dict[str, np.ndarray], variant: str) -> None:
         super().__init__(instance, variant)
         self.root, self.error = torch.tensor(instance["root"]), float(instance["batch"]) ** -0.5
+        self.lam = float(instance["lam"])
         self.drawn = [torch.tensor(instance[name]) for name in ("triggers", "values", "entries")]
 
     def begin(self) -> None:
         N = len(self.mu)
-        self.V = self.mu[:, None].repeat(1, N)
-        self.own = torch.full((N, self.T), 1 / self.T)
+        base = self.mu[:, None].repeat(1, N)
+        self.V = base + self.level * (self.P - base)
+        self.own = torch.full((N, self.T), (1 - self.level) / self.T)
+        self.own.scatter_add_(1, self.positions, self.level * self.weights)
 
     def observe(self) -> dict[str, float]:
         self.params = (self.V, self.own.T)
@@ -139,7 +142,9 @@ class Simulated(Truth):
         to_A = (seen * across)[:, None] * (A - 1 / self.T) + (seen * along)[:, None] / self.T
         to_A = to_A + deviation[:, None] * noise
         to_A = to_A.scatter_add(1, self.positions, -(seen * along)[:, None] * self.weights)
-        return V - self.eta * to_V, A - self.eta * to_A
+        A = A - self.eta * to_A
+        A = A.sign() * (A.abs() - self.eta * self.lam).clamp(min=0)
+        return V - self.eta * to_V, A + (1 - A.sum(1, keepdim=True)) / self.T
 
     def step(self, step: int) -> None:
         with torch.no_grad():

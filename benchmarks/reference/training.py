@@ -15,6 +15,7 @@ class Training:
     """One seed's training. Subclasses say what the loss is, and how parameters move."""
 
     params: tuple[Tensor, ...]
+    runs = 1  # how many runs of all steps it is
     given = False  # whether batches are those of the instance, which both sides see
 
     def __init__(self, instance: dict[str, np.ndarray], variant: str) -> None:
@@ -71,7 +72,7 @@ class Run:
 
     def __init__(self, training: Training, record: np.ndarray, checked: np.ndarray, compiled: bool) -> None:
         self.training, self.record, self.checked, self.compiled = training, record, checked, compiled
-        self.seed_steps = float(record[-1] - record[0])
+        self.seed_steps = float(training.runs * (record[-1] - record[0]))
 
     def prepare(self) -> dict[str, Any]:
         """Compiles where that is asked for, and takes a few steps."""
@@ -81,7 +82,7 @@ class Run:
         first = int(self.record[0])
         for _ in range(2):
             began = time.perf_counter()
-            self.training.run(np.array([first, first + min(WARM_STEPS, int(self.seed_steps))]))
+            self.training.run(np.array([first, first + min(WARM_STEPS, int(self.record[-1]) - first)]))
             took.append(time.perf_counter() - began)
         return {"compile_seconds": took[0] - took[1] if self.compiled else 0.0}
 

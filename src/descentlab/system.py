@@ -92,8 +92,7 @@ class System:
             return (task, state), self._measure(False, task, state, self.program(preset), data)
 
         held, record = jax.eval_shape(row, jax.random.key(0), self.data(preset) if self.data else ())
-        own, each = (sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(part)) for part in (held, record))
-        return own + records * each
+        return _bytes(held) + records * _bytes(record)
 
     @cached_property
     def start(self) -> Callable:
@@ -126,8 +125,11 @@ class System:
         def compiled(*args):
             def here(*args):
                 each, same = args[:mapped], args[mapped:]
-                bytes_each = sum(x.nbytes // x.shape[0] for x in jax.tree.leaves(each))
                 local = jax.tree.leaves(each)[0].shape[0]
+                first = jax.tree.map(lambda x: x[0], each)
+                # What goes in, or comes out where that is more: a start makes a state of a key.
+                made = jax.eval_shape(lambda *first: function(*first, *same), *first)
+                bytes_each = max(_bytes(first), _bytes(made))
                 fitting = max(1, min(local, CACHE_BYTES // max(1, bytes_each)))
                 # A rest would be a second copy of the program, and as long to compile.
                 even = max(n for n in range(1, fitting + 1) if local % n == 0)
@@ -145,6 +147,11 @@ class System:
             return spread(*args)
 
         return compiled
+
+
+def _bytes(tree: Any) -> int:
+    """What the leaves take together."""
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
 def _mesh(rows: int) -> Mesh:

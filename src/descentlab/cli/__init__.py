@@ -1,4 +1,4 @@
-"""The command line: papers, run, judge, sweep, reproduce, report, figures, view, doctor, data, new.
+"""The command line: papers, run, judge, sweep, reproduce, report, figures, view, doctor, data, new, bench.
 
 Results go to standard output, as text or with --json as one JSON document; progress and
 messages go to standard error. Exit codes: 0 done, 1 something is BROKEN, 2 wrong usage,
@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from descentlab.cli.about import doctor, papers
+from descentlab.cli.bench import bench
 from descentlab.cli.data import data
 from descentlab.cli.new import new
 from descentlab.cli.output import fail
@@ -25,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (papers, run, judge, sweep, reproduce, report, figures, view, doctor, data, new):
+for command in (papers, run, judge, sweep, reproduce, report, figures, view, doctor, data, new, bench):
     app.command()(command)
 
 
