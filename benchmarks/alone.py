@@ -1,4 +1,4 @@
-"""What has no twin in PyTorch: how fast the command line starts, and how long everything takes to reproduce."""
+"""What has no twin in PyTorch: how fast the command line starts, and how long it takes to reproduce all."""
 
 import subprocess
 import sys
@@ -27,7 +27,8 @@ def start_up(repeats: int) -> dict[str, Any]:
     for word, goal in GOALS.items():
         each = [seconds(word) for _ in range(max(repeats, 3) + 1)][1:]
         found[f"descentlab {word}"] = {
-            "seconds": median(each), "low": min(each), "high": max(each), "goal": goal, "met": median(each) <= goal,
+            "seconds": median(each), "low": min(each), "high": max(each), "goal": goal,
+            "met": median(each) <= goal,
         }  # fmt: skip
     return found
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-HEAD = ("workload", "seeds", "lab, us", "torch, us", "ratio", "goal", "compiled", "fused", "limit", "compiling, s",
-        "peak (bound), MB")  # fmt: skip
+HEAD = ("workload", "seeds", "lab, us", "torch, us", "ratio", "goal", "compiled", "fused", "limit",
+        "compiling, s", "peak (bound), MB")  # fmt: skip
 RATES = {
     "sgemm": ("32-bit products", 1e9, "GFLOP/s"),
     "dgemm": ("64-bit products", 1e9, "GFLOP/s"),
@@ -68,9 +68,8 @@ def far_from_limit(document: dict[str, Any]) -> Iterator[str]:
         parts = next((own["limit"]["parts"] for own in work["lab"] if own["limit"]), {})
         if not shares or max(shares) < 1 / 3:
             consists = ", ".join(f"{name} {number(value)} us" for name, value in parts.items())
-            yield f"{work['workload']}: {work['stands_in_the_way']}" + (
-                f" (limit: {consists})" if consists else ""
-            )
+            behind = f" (limit: {consists})" if consists else ""
+            yield f"{work['workload']}: {work['stands_in_the_way']}{behind}"
 
 
 def commands(document: dict[str, Any]) -> Iterator[str]:
@@ -79,6 +78,13 @@ def commands(document: dict[str, Any]) -> Iterator[str]:
         for command, took in own.items():
             goal = f", goal {took['goal']:g} s {'met' if took['met'] else 'MISSED'}" if "goal" in took else ""
             yield f"{command}: {took['seconds']:.2f} s ({took['low']:.2f} to {took['high']:.2f}){goal}"
+
+
+def rates(peaks: dict[str, float]) -> Iterator[str]:
+    """What one core can do, a row of a table each."""
+    for name, (what, unit, word) in RATES.items():
+        if name in peaks:
+            yield f"| {what} | {peaks[name] / unit:.3g} {word} |"
 
 
 def show(document: dict[str, Any]) -> None:
@@ -104,24 +110,22 @@ def markdown(document: dict[str, Any]) -> str:
         "<!-- Written by `descentlab bench --write docs/performance.md`; do not edit. -->",
         "",
         f"The laboratory against PyTorch on one core of a machine with {machine['cores']} cores "
-        f"({machine['instructions']}); {document['repeats']} interleaved rounds. `make performance` measures anew, "
-        "[benchmarks](../benchmarks/README.md) says how.",
+        f"({machine['instructions']}); {document['repeats']} interleaved rounds. `make performance` "
+        "measures anew, [benchmarks](../benchmarks/README.md) says how.",
         "",
         *(f"**{line}**\n" for line in remarks(document)),
         "| " + " | ".join(HEAD) + " |",
         "| " + " | ".join("---" for _ in HEAD) + " |",
         *("| " + " | ".join(row) + " |" for row in rows(document)),
         "",
-        "Microseconds are of one step of one seed, records included. A ratio is PyTorch's time over the lab's, the "
-        "median round and the range of all. The limit is the least time that the step's operations, functions, random "
-        "numbers and bytes take at the rates below, over the time without records.",
+        "Microseconds are of one step of one seed, records included. A ratio is PyTorch's time over the "
+        "lab's, the median round and the range of all. The limit is the least time that the step's "
+        "operations, functions, random numbers and bytes take at the rates below, over the time without "
+        "records.",
         "",
         "| one core at most | |",
         "| --- | --- |",
-        *(
-            f"| {what} | {document['peaks'][name] / unit:.3g} {word} |"
-            for name, (what, unit, word) in RATES.items()
-        ),
+        *rates(document["peaks"]),
         "",
         "## What stands between a workload and the limit",
         "",

@@ -14,16 +14,12 @@ from descentlab.cli.output import fail
 def bench(
     workloads: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORKLOAD]...", help="Workloads; all of them if none is named."),
+        typer.Argument(metavar="[WORKLOAD]...", help="Workloads; all if none is named."),
     ] = None,
     repeats: Annotated[int, typer.Option(metavar="N", min=1, help="Interleaved rounds.")] = 3,
-    check: Annotated[
-        bool, typer.Option("--check", help="See whether both sides agree; time nothing.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only see whether both sides agree.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the workloads and stop.")] = False,
-    write: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the result as a page too.")
-    ] = None,
+    write: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page of it too.")] = None,
     json_: Json = False,
 ) -> None:
     """Times the laboratory against PyTorch, workload by workload, and against the machine's own limits."""
