@@ -878,3 +878,21 @@ def test_an_overview_tells_how_a_sweep_stands(
     counts = [told.count(f"3 cells: 1 in the store, {done} done, 0 failed, 2 running") for done in range(3)]
     assert all(counts) if terminal else counts == [1, 0, 1]
     assert ("bowl 2 cells eta=0.1..0.2  0/20" in told) == terminal
+
+
+def test_seeds_that_do_not_fit_together_are_computed_in_blocks(
+    bowl: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    begun: list[int] = []
+
+    class Counts(Watcher):
+        def begin(self, label: str, steps: int, seeds: int, cells: int) -> None:
+            begun.append(seeds)
+
+    preset = bowl.preset("tiny").replace(noise=0.2)
+    whole = experiment.run(bowl, preset, 7, Store(tmp_path / "whole"), Counts())
+    row = bowl.system_of(preset).bytes_of_a_row(preset, len(bowl.records(preset)))
+    monkeypatch.setattr("descentlab.perform.MOST_BYTES", 3 * row)
+    blocks = experiment.run(bowl, preset, 7, Store(tmp_path / "blocks"), Counts())
+    assert begun == [7, 3, 3, 1]
+    identical(whole.data, blocks.data)

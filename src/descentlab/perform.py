@@ -1,10 +1,12 @@
 """Performing: computes and stores what the cells of a task lack.
 
 Whoever performs a task holds the lock of each of its cells: cells that another process works on are left to
-it, cells that it has finished are not computed again, and what a killed process left is taken up.
+it, cells that it has finished are not computed again, and what a killed process left is taken up. Seeds that
+would not fit the memory together are computed and stored in blocks.
 """
 
 import contextlib
+import functools
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -22,8 +24,9 @@ from descentlab.preset import Settings
 from descentlab.provenance import provenance
 from descentlab.rollout import Checkpoint, rollouts
 from descentlab.store import Busy, Store
+from descentlab.system import System
 from descentlab.watcher import Watcher
-from descentlab.work import Result, Task, code_of, identify, label
+from descentlab.work import MOST_BYTES, Result, Task, code_of, identify, label
 
 
 def perform(
@@ -64,7 +67,11 @@ def perform(
                 results[preset] = Result(preset, "busy")
         while lacking := [p for p in task.presets if p not in results and lacks(p)]:
             seeds, alike, resume = _next_block(lacking, names, store, task.seeds)
-            block = _Block(paper, alike, seeds, resume, task.room, names, store, keep_every)
+            most, room = _together(paper, alike, task.seeds - task.first), task.room
+            if most < task.seeds - task.first:
+                # The last block is filled up to the size of the others, whose program then serves it too.
+                seeds, room = seeds if resume else seeds[:most], len(alike) * most
+            block = _Block(paper, alike, seeds, resume, room, names, store, keep_every)
             beacon = Beacon(store, [names[p] for p in alike], watcher)
             results |= {one.preset: one for one in block.perform(beacon, catch)}
     return [results.get(p) or Result(p, "done") for p in task.presets]
@@ -86,6 +93,19 @@ def _next_block(
     (own, _), cells = next(iter(found.items()))
     parts = [part for part in cells.values() if part is not None]
     return own, list(cells), Checkpoint.join(parts) if parts else None
+
+
+def _together(paper: Paper, cells: Sequence[Settings], seeds: int) -> int:
+    """How many of so many seeds are computed at once: all, or even blocks that fit the memory together."""
+    preset = cells[0]
+    each = len(cells) * _bytes_of_a_row(paper.system_of(preset), preset, len(paper.records(preset)))
+    fitting = max(1, MOST_BYTES // max(each, 1))
+    return -(-seeds // -(-seeds // fitting))
+
+
+@functools.lru_cache(maxsize=1024)
+def _bytes_of_a_row(system: System, preset: Settings, records: int) -> int:
+    return system.bytes_of_a_row(preset, records)
 
 
 @dataclass(frozen=True)
