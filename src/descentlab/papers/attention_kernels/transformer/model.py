@@ -110,7 +110,7 @@ class Layer(eqx.Module):
         q, k, v = (jnp.einsum("nD,hDd->hnd", z, W) for W in (self.W_Q, self.W_K, self.W_V))
 
         def drop(number: Array, S: Array) -> Array:
-            return thinned(jax.random.fold_in(keys[0], number), S, rate)
+            return thinned(None if keys[0] is None else jax.random.fold_in(keys[0], number), S, rate)
 
         mixed = attend(q, k, v, there, kernel, chunk, None if key is None else drop)
         x = x + thinned(keys[1], jnp.einsum("hnd,hdD->nD", mixed, self.W_O), rate)
