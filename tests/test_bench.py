@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-
 import agreement
 import document
 import measuring
 import workloads
 from counts import Counts
 from descentlab.cli import app
-from descentlab.cli import bench as command
 from descentlab.paper import load
 from descentlab.rollout import _leaves, _start
 from descentlab.system import filled
 
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PEAKS = {"dgemm": 1e9, "sgemm": 2e9, "functions_64": 1e8, "functions_32": 2e8, "words": 1e8, "normals": 5e7,
          "copy": 1e9}  # fmt: skip
 
@@ -163,7 +161,7 @@ def test_the_memory_formula_bounds_what_the_compiled_program_holds():
     work = workloads.named("sparse_bigrams_small")
     small = {"T": 20, "batch": 32}
     paper = load(work.paper)
-    preset = paper.preset().replace({**work.settings, **small}, steps=10)
+    preset = paper.preset("quick").replace({**work.settings, **small}, steps=10)
     system, rows = paper.system_of(preset), 3
     keys, tasks, states = _start(system, [preset], range(rows), 0, ())
     leaves = filled(_leaves([system.program(preset)], rows))
@@ -193,6 +191,7 @@ def test_the_list_is_one_document():
 
 
 def test_without_a_checkout_the_command_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    command = import_module("descentlab.cli.bench")
     assert command.benchmarks() == BENCHMARKS / "bench.py"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command, "__file__", str(tmp_path / "a" / "b" / "c" / "bench.py"))
