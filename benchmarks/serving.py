@@ -22,10 +22,14 @@ LEAST_SECONDS = 0.25  # a shorter run is repeated until so much has passed
 
 
 class Side(Protocol):
-    """What a side can do. `seed_steps` is how many steps of one seed a run has."""
+    """What a side can do."""
 
     engine: str
-    seed_steps: float
+
+    @property
+    def seed_steps(self) -> float:
+        """How many steps of one seed a run has."""
+        ...
 
     def prepare(self) -> dict[str, Any]:
         """Compiles and warms up; what there is to say of that."""

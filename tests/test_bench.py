@@ -69,7 +69,7 @@ def test_different_trajectories_give_no_ratio(lab: Path, tmp_path: Path, record,
 def test_a_lab_that_is_not_finite_does_not_agree_either(tmp_path: Path):
     both = [saved(tmp_path / f"{i}.npz", record=np.arange(1), loss=np.array([np.nan])) for i in range(2)]
     with pytest.raises(agreement.DisagreementError):
-        agreement.compare(*both, {"loss": 1.0})
+        agreement.compare(both[0], both[1], {"loss": 1.0})
 
 
 # ---------------------------------------------------------------- the document
@@ -165,7 +165,8 @@ def test_the_memory_formula_bounds_what_the_compiled_program_holds():
     system, rows = paper.system_of(preset), 3
     keys, tasks, states = _start(system, [preset], range(rows), 0, ())
     leaves = filled(_leaves([system.program(preset)], rows))
-    found = system.advance.lower(keys, tasks, states, leaves, (), 0, 10).compile().memory_analysis()
+    advance: Any = system.advance
+    found = advance.lower(keys, tasks, states, leaves, (), 0, 10).compile().memory_analysis()
     held = found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
     assert held <= work.bytes(work.sizes | small, rows)
 

@@ -60,7 +60,7 @@ def commands(block: Block) -> Iterator[list[str]]:
 def check(words: list[str]) -> None:
     """Refuses a command line that would be refused before anything runs."""
     group = typer.main.get_command(app)
-    with group.make_context("descentlab", list(words)) as outer:  # type: ignore[attr-defined]
+    with group.make_context("descentlab", list(words)) as outer:
         _, command, rest = group.resolve_command(outer, list(words))  # type: ignore[attr-defined]
         with command.make_context(words[0], list(rest), parent=outer) as context:
             asked = context.params

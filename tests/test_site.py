@@ -8,13 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import verdict_tables
 
 from descentlab import paper
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "docs"))
-
-import verdict_tables  # noqa: E402
 
 # What a browser fetches by itself when it shows a page.
 LOADS = re.compile(

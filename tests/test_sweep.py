@@ -886,7 +886,7 @@ def test_seeds_that_do_not_fit_together_are_computed_in_blocks(
     begun: list[int] = []
 
     class Counts(Watcher):
-        def begin(self, label: str, steps: int, seeds: int, cells: int) -> None:
+        def begin(self, label: str, steps: int, seeds: int, cells: int = 1) -> None:
             begun.append(seeds)
 
     preset = bowl.preset("tiny").replace(noise=0.2)

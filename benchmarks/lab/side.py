@@ -49,7 +49,7 @@ class Rollout:
         instance = INSTANCES[work.paper, work.kind](self.preset, work.checked[-1])
         steps = {"record": self._seen(self.record), "checked": self._seen(self.checked)}
         arrays = {name: np.asarray(x) for name, x in instance.items()} | steps
-        np.savez(folder / "instance.npz", **arrays)  # type: ignore[arg-type]
+        np.savez(folder / "instance.npz", allow_pickle=False, **arrays)
 
     def _seen(self, record: np.ndarray) -> np.ndarray:
         """The recorded steps that the reference has too."""
@@ -77,7 +77,7 @@ class Rollout:
         if out:
             kept = record >= self.begins
             values = {name: found[name].values[0][kept] for name in self.system.probes(self.preset)}
-            np.savez(out, record=record[kept], **values)  # type: ignore[arg-type]
+            np.savez(out, allow_pickle=False, record=record[kept], **values)
 
 
 def main() -> None:

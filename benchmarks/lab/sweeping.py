@@ -30,7 +30,9 @@ class Sweep:
         self.record = np.asarray(self.paper.records(self.base))
         found = [teacher(p, work.steps) for p in grid[self.corners].ravel()]
         arrays = {name: np.stack([np.asarray(one[name]) for one in found]) for name in found[0]}
-        np.savez(folder / "instance.npz", record=self.record, checked=self.record, **arrays)
+        np.savez(
+            folder / "instance.npz", allow_pickle=False, record=self.record, checked=self.record, **arrays
+        )
 
     def prepare(self) -> dict[str, Any]:
         """Compiling is what the first sweep takes longer than the second."""

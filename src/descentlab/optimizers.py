@@ -51,7 +51,7 @@ def shrunk(w: Array, by: ScalarLike) -> Array:
 def proximal(
     eta: ScalarLike, lam: ScalarLike, sparse: Collection[str] | None = None
 ) -> optax.GradientTransformation:
-    """Proximal gradient steps of lam |w|_1, over the blocks that `sparse` names, or all; plain ones elsewhere."""
+    """Proximal gradient steps of lam |w|_1 over the blocks that `sparse` names, or all; else plain steps."""
 
     def change(gradient: Any, weights: Any) -> Any:
         def one(path: Any, g: Array, w: Array) -> Array:

@@ -8,7 +8,7 @@ what other files set comes as an argument.
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64
@@ -23,7 +23,9 @@ LEAST_WEIGHT, LEAST_SHARE_FREE = 1e-4, 0.01
 
 PIVOT_Y, PIVOT_X, HEADING, Y, X = range(5)
 
-Random, Grid, Snake = np.random.Generator, np.ndarray, np.ndarray
+Random: TypeAlias = np.random.Generator
+Grid: TypeAlias = np.ndarray
+Snake: TypeAlias = np.ndarray
 
 
 class Tables(NamedTuple):

@@ -216,6 +216,7 @@ def rule(task: Task, p: Preset) -> optax.GradientTransformation:
     own = optimizer(p.optimizer, task.rate, lam=p.lam, sparse=set(p.train.upper()) & {"Q", "K"})
 
     def update(g: Any, memory: Any, path: Any = None) -> tuple[Any, Any]:
+        weights: Any
         weights, memory = own.update(g.weights, memory, path.weights)
         return Path(weights, -task.rate * g.length, -task.rate * g.energy), memory
 

@@ -265,7 +265,7 @@ def rule(task: Task, p: Preset) -> optax.GradientTransformation:
         moved, memory = own.update(g._replace(A=R @ g.A @ R.T), memory, w)
         return moved._replace(A=task.P.T @ moved.A @ task.P), memory
 
-    return optax.GradientTransformation(own.init, update)
+    return optax.GradientTransformation(own.init, update)  # type: ignore[arg-type]
 
 
 def two_numbers(task: Task | LineTask) -> LineTask:
