@@ -585,7 +585,7 @@ UNKNOWN = "init takes one of generic, paired, separating, or your own as module:
         ({"N": 0}, "N takes a whole number >= 1 and <= 10000, got N=0."),
         ({"D": 1}, "D takes a whole number >= 2 and <= 4096, got D=1."),
         ({"H": 0}, "H takes a whole number >= 1 and <= 1024, got H=0."),
-        ({"kernel": "linear"}, "kernel takes one of softmax, gaussian, got kernel=linear."),
+        ({"kernel": "cubic"}, "kernel takes one of softmax, gaussian, linear, got kernel=cubic."),
         ({"train": "vq"}, "train takes one of q, k, v, qk, qv, kv, qkv, got train=vq."),
         ({"eta": 0.0}, "eta takes a number > 0, got eta=0.0."),
         ({"scale": -1.0}, "scale takes a number >= 0, got scale=-1.0."),
