@@ -5,6 +5,7 @@ import importlib.util
 import json
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -348,7 +349,7 @@ def test_curves_on_the_live_page_grow_while_a_run_goes_on(
 ):
     store, paper = Store(tmp_path), load("sign_descent")
     small = paper.preset("tiny").replace(d=60, s=8, m_k=10, m_v=10, n_test=20, steps=20)
-    monkeypatch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)
     with server(store, 0) as httpd:
         threading.Thread(target=httpd.serve_forever, args=(0.05,), daemon=True).start()
         tab.page.goto(f"http://127.0.0.1:{httpd.server_address[1]}/")

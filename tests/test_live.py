@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def asked(store: Store) -> tuple[Asks, experiment.Run]:
     asks = Asks(store, experiment.identify(PAPER, SMALL))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)
+        patch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)
         return asks, experiment.run(PAPER, SMALL, 3, store, asks, keep_every=-1.0)
 
 

@@ -1,5 +1,7 @@
 """Rollouts on a problem whose every number is known."""
 
+from importlib import import_module
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import optax
 import pytest
 from jaxtyping import Array, Float, Key
 
+import descentlab
 from descentlab.dynamics import Dynamics, descent
 from descentlab.objective import Objective, empirical
 from descentlab.preset import Settings, parameter, preset
@@ -105,7 +108,7 @@ def test_a_run_cut_anywhere_equals_the_uncut_one_bit_for_bit(monkeypatch: pytest
     whole = rollout(BOWL, p, range(3), STEPS)
     kept: list[Checkpoint] = []
     with monkeypatch.context() as patch:
-        patch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)
+        patch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)
         same(whole, rollout(BOWL, p, range(3), STEPS, keep=kept.append, keep_every=-1.0))
     assert [c.step for c in kept] == list(range(1, 20))
     for checkpoint in kept:
@@ -188,3 +191,10 @@ def test_a_run_with_data_goes_on_from_a_checkpoint():
     noisy = Bowl(noise=0.3)
     whole = rollout(SHARED, noisy, range(2), STEPS, keep=kept.append, keep_every=-1.0)
     same(rollout(SHARED, noisy, range(2), STEPS, resume=kept[len(kept) // 2]), whole)
+
+
+def test_nouns_that_are_also_modules_stay_nouns():
+    for name in ("rollout", "staged"):
+        module = import_module(f"descentlab.{name}")
+        assert getattr(descentlab, name) is getattr(module, name)
+        assert getattr(descentlab, name) is getattr(module, name)  # and after the first import too

@@ -1,6 +1,7 @@
 """Staged descent: events, switches, and the bookkeeping between them."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -206,7 +207,7 @@ def test_a_run_cut_anywhere_equals_the_uncut_one_bit_for_bit(monkeypatch: pytest
     np.testing.assert_array_equal((stages == 0).sum(axis=1), began[:, 1])
     np.testing.assert_array_equal((stages <= 1).sum(axis=1), began[:, 2])
     kept: list[Checkpoint] = []
-    monkeypatch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)
     rollout(NOISY, Noisy(), range(4), RECORDS, keep=kept.append, keep_every=-1.0)
     assert [c.step for c in kept] == list(range(1, 30))
     for checkpoint in kept[::3]:

@@ -5,6 +5,8 @@ starts quickly.
 """
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from descentlab import numerics
@@ -59,6 +61,17 @@ _HOME = {
     "staged": "staged",
     "Store": "store",
 }
+
+
+class _Package(ModuleType):
+    """The package. Two nouns, rollout and staged, are also names of modules; the noun is what one gets."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

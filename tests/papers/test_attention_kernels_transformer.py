@@ -7,6 +7,7 @@ chunks or batches, Adam against its formula, eigenvalues against dense Hessians.
 import functools
 import math
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import equinox as eqx
@@ -797,7 +798,7 @@ def whole(kernel: str) -> tuple[xr.Dataset, tuple[Checkpoint, ...]]:
     """A run with its landscape, and all checkpoints on the way."""
     p, kept = GAUSSIAN if kernel == "gaussian" else SOFTMAX, []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("descentlab.rollout.PIECE_SECONDS", 0.0)  # one step at a time
+        patch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)  # one step at a time
         found = rollout(SYSTEM, p, range(5, 6), tr.records(p), keep=kept.append, keep_every=-1.0)
     return found, tuple(kept)
 
