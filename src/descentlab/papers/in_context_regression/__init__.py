@@ -155,7 +155,7 @@ def sample(key: Key[Array, ""], task: Task, batch: int) -> tuple[Float[Array, "b
 
 
 def predict(w: Params, E: Float[Array, "batch D columns"]) -> Float[Array, " batch"]:
-    """yhat, the last entry of E + W_PV E (E' W_KQ E) / N; only the last column is computed. Eq. (3.3).
+    """yhat, the last entry of E + W_PV E (E' W_KQ E) / N; only the last column is computed.
 
     That of E itself is 0.
     """

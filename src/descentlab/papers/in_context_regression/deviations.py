@@ -41,9 +41,9 @@ DEVIATIONS = (
     ),
     Deviation(
         "Numbers of statements",
-        "Theorem, lemma and section numbers are those of the journal version to the best of our knowledge; "
-        "the statement of Lemma 5.4 (a PL inequality) is tested by its consequence, exponential decay, "
-        "without its constant.",
+        "Numbers of theorems, lemmas, assumptions and sections are those of the journal version to the best "
+        "of our knowledge; the statement of Lemma 5.4 (a PL inequality) is tested by its consequence, "
+        "exponential decay, without its constant.",
     ),
     Deviation(
         "Sizes",
