@@ -58,7 +58,7 @@ readme: setup
 	$(BIN)/python docs/refresh_readme.py
 
 docs: setup
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo $(CURDIR)/site/index.html
 
 clean:

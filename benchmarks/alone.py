@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from measuring import say
+from sides import SetupError
 
 # Seconds that a command may take.
 GOALS = {"--help": 0.5, "papers": 1.0}
@@ -16,7 +17,9 @@ GOALS = {"--help": 0.5, "papers": 1.0}
 def seconds(*words: str) -> float:
     """How long a command of the laboratory takes, in a new process."""
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "descentlab", *words], check=True, capture_output=True)
+    done = subprocess.run([sys.executable, "-m", "descentlab", *words], capture_output=True, text=True)
+    if done.returncode > 1:  # 1: a claim is BROKEN
+        raise SetupError(f"descentlab {' '.join(words)} ended with {done.returncode}: {done.stderr.strip()}")
     return time.perf_counter() - began
 
 

@@ -89,6 +89,9 @@ def main() -> int:
     if unknown:
         say(f"descentlab: there is no workload {unknown[0]}; there are {', '.join(every)}.")
         return 2
+    if args.write and (args.check or args.list or not args.write.parent.is_dir()):
+        say(f"descentlab: --write takes a measurement and a file in an existing folder, got {args.write}.")
+        return 2
     if args.list:
         print(
             json.dumps(every, indent=1) if args.json else "\n".join(f"{k:26s}{v}" for k, v in every.items())
@@ -107,7 +110,7 @@ def main() -> int:
         print(json.dumps(found, indent=1))
     else:
         document.show(found)
-    if args.write and not args.check:
+    if args.write:
         args.write.write_text(document.markdown(found))
     return 0
 

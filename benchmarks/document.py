@@ -111,7 +111,7 @@ def markdown(document: dict[str, Any]) -> str:
         "",
         f"The laboratory against PyTorch on one core of a machine with {machine['cores']} cores "
         f"({machine['instructions']}); {document['repeats']} interleaved rounds. `make performance` "
-        "measures anew, [benchmarks](../benchmarks/README.md) says how.",
+        "measures anew; `benchmarks/README.md` says how.",
         "",
         *(f"**{line}**\n" for line in remarks(document)),
         "| " + " | ".join(HEAD) + " |",

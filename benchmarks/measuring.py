@@ -2,7 +2,6 @@
 
 import contextlib
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -217,6 +216,3 @@ def held(work: Workload, seeds: int, found: dict[str, int]) -> dict[str, Any]:
         "bound_megabytes": bound / counts.MEGABYTE,
         "within_bound": found["peak_bytes"] <= bound,
     }
-
-
-Measure = Callable[[Workload, dict[str, float], int, Path, Path], dict[str, Any]]

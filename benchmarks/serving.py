@@ -24,8 +24,6 @@ LEAST_SECONDS = 0.25  # a shorter run is repeated until so much has passed
 class Side(Protocol):
     """What a side can do."""
 
-    engine: str
-
     @property
     def seed_steps(self) -> float:
         """How many steps of one seed a run has."""
@@ -77,7 +75,7 @@ def serve(make: Callable[[], Side]) -> None:
         out = Path(command["out"]) if command.get("out") else None
         match command["do"]:
             case "prepare":
-                answer: dict[str, Any] = {"engine": side.engine} | side.prepare()
+                answer: dict[str, Any] = side.prepare()
             case "check":
                 assert out is not None
                 side.check(out)

@@ -18,8 +18,8 @@ class Workload:
     """One workload.
 
     `allowed` has the largest difference of each recorded probe, relative to its size, over the steps
-    `checked`; `late` the same over the timed run, where rounding leaves something to compare. `unchecked`
-    probes are recorded on both sides and not compared. Goals are by number of seeds, or by variant.
+    `checked`; `late` the same over the timed run, where rounding leaves something to compare.
+    Goals are by number of seeds, or by variant.
     """
 
     name: str
@@ -38,7 +38,6 @@ class Workload:
     variants: tuple[str, ...] = ("eager", "compiled")
     goals: dict[str, float] = field(default_factory=dict)
     late: dict[str, float] = field(default_factory=dict)
-    unchecked: tuple[str, ...] = ()
     recorded: tuple[int, ...] | None = None  # the paper's own steps unless given
     begins: int = 0  # the step whose weights the reference starts from
     compared_from: int = 0  # the first step that is compared

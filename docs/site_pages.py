@@ -7,6 +7,7 @@ import ast
 import html
 import importlib
 import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from docstrings import escaped  # noqa: E402
 
 # What comes first, in this order; every further page of docs/ follows.
 GUIDE = ("tour.md", "adding_a_paper.md", "verdicts.md", "sweeps.md", "cluster.md", "data.md", "report.md")
-SHIM = "https://unpkg.com/iframe-worker/shim"
+SHIM = re.compile(r"https://[^\"']+/iframe-worker/shim")
 # Modules beside the nouns whose functions one writes claims and papers with.
 MODULES = {
     "Measuring": ("estimate", "law", "rival", "scaling", "ready"),
@@ -83,12 +84,12 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:
     """Pages load nothing from elsewhere: what searches without a server is a script of ours."""
-    return output.replace(SHIM, get_relative_url("offline_search.js", page.url))
+    return SHIM.sub(get_relative_url("offline_search.js", page.url), output)
 
 
 def on_post_template(output: str, **_: Any) -> str:
     """The same for the page that stands for missing ones, wherever they are."""
-    return output.replace(SHIM, "/offline_search.js")
+    return SHIM.sub("/offline_search.js", output)
 
 
 def shipped() -> list[str]:

@@ -18,8 +18,9 @@ import pytest
 import typer
 
 import descentlab.papers
+from descentlab import atlas
 from descentlab.cli import app, main
-from descentlab.cli.request import chosen, figures_of, wanted_claims
+from descentlab.cli.request import atlas_wanted, chosen, figures_of, wanted_claims
 from descentlab.sweep import axes_of, cells
 
 ROOT = Path(__file__).parents[1]
@@ -75,7 +76,8 @@ def check(words: list[str]) -> None:
     if command.name == "figures":
         assert figures_of(asked["paper"], asked["names"] or [], asked["preset"], asked["seeds"])
     if command.name == "reproduce":
-        for name in asked["names"] or ():
+        atlas_wanted(asked["names"] or [], asked["scale"], asked["seeds"])
+        for name in (name for name in asked["names"] or () if name != atlas.NAME):
             chosen(name, asked["scale"], [], None, asked["seeds"])
 
 

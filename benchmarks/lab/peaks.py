@@ -65,20 +65,6 @@ def drawing(draw: Callable[[jax.Array, int], jax.Array], size: int = 2**16) -> f
     return rounds * size / best(lambda: compiled(key))
 
 
-def operation(count: int = 50) -> float:
-    """Seconds that one small operation of a compiled loop takes, however little it computes."""
-    A = jnp.eye(8)
-
-    def chain(x: jax.Array) -> jax.Array:
-        for _ in range(count):
-            x = A @ x
-        return x
-
-    rounds = 200
-    again = jax.jit(lambda x: jax.lax.fori_loop(0, rounds, lambda _, x: chain(x), x))
-    return best(lambda: again(A)) / rounds / count
-
-
 if __name__ == "__main__":
     found = {
         "sgemm": products(np.float32),
@@ -91,6 +77,5 @@ if __name__ == "__main__":
             drawing(lambda key, n: normal(key, (n,), np.dtype(np.float32))),
             drawing(lambda key, n: jax.random.normal(key, (n,), jnp.float32)),
         ),
-        "operation_seconds": operation(),
     }
     print(json.dumps(found))

@@ -14,7 +14,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import jax
 import numpy as np
 from instances import INSTANCES
 from sweeping import Sweep
@@ -28,13 +27,11 @@ from workloads import Workload, named
 class Rollout:
     """A workload as `rollout` runs it; of the probes, those that the reference records too."""
 
-    engine = f"jax {jax.__version__}"
-
     def __init__(self, work: Workload, seeds: int, folder: Path) -> None:
         paper = load(work.paper)
         self.preset = paper.preset(work.preset).replace(work.settings, steps=work.steps)
         system = paper.system_of(self.preset)
-        wanted = [*work.allowed, *work.unchecked]
+        wanted = list(work.allowed)
 
         def probes(p: Any) -> dict[str, Any]:
             every = system.probes(p)

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from instances import teacher
 
@@ -17,8 +16,6 @@ from workloads import Workload
 
 class Sweep:
     """All cells; those at the corners of the grid are what the reference trains."""
-
-    engine = f"jax {jax.__version__}"
 
     def __init__(self, work: Workload, folder: Path) -> None:
         self.paper, self.work = load(work.paper), work

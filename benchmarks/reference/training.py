@@ -68,8 +68,6 @@ class Training:
 class Run:
     """A training as a side of a benchmark."""
 
-    engine = f"torch {torch.__version__}"
-
     def __init__(self, training: Training, record: np.ndarray, checked: np.ndarray, compiled: bool) -> None:
         self.training, self.record, self.checked, self.compiled = training, record, checked, compiled
         self.seed_steps = float(training.runs * (record[-1] - record[0]))

@@ -96,8 +96,9 @@ def complete(
         # Workers are not started for cells that other processes hold, as all may be at the end.
         free = [p for p in todo if store.free(names[p])]
         if not free:
-            look()
+            look(at_once=True)
             time.sleep(BUSY_SECONDS)
+            continue
         tasks = plan(paper, free, seeds, store, _parts(paper, todo[0], fleet))
         who = Here() if len(tasks) <= 1 and isinstance(fleet, Processes) else fleet
         for results in who.perform(tasks, store, look):

@@ -20,6 +20,7 @@ import optax
 from jaxtyping import Array, ScalarLike
 
 OPTIMIZERS = ("gd", "sign", "adam", "proximal")
+BY_SIGN = ("sign", "adam")  # which a gradient tells a direction alone
 # Of Kingma and Ba; papers that have letters for them give their own.
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 

@@ -234,4 +234,8 @@ def load(name: str) -> Paper:
     """A paper by name; the same object each time, since it keeps compiled programs."""
     if name not in names():
         raise KeyError(f"there is no paper {name}; there are {', '.join(names())}.")
-    return Paper(name, importlib.import_module(f"descentlab.papers.{name}"))
+    try:
+        module = importlib.import_module(f"descentlab.papers.{name}")
+    except Exception as error:
+        raise PaperError(f"paper {name} cannot be imported: {type(error).__name__}: {error}") from error
+    return Paper(name, module)

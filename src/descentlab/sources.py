@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import descentlab.papers
+
 # What runs compute with; a change here makes stored runs stale like a change of the paper.
 ENGINE = (
     "numerics.py", "preset.py", "foreign.py", "objective.py", "optimizers.py", "dynamics.py", "staged.py",
@@ -39,19 +41,20 @@ def version(*modules: ModuleType) -> str:
     """A hash of the engine and of some modules, folders without the folders inside them."""
     engine = [Path(__file__).parent / name for name in ENGINE]
     own = [path for module in modules for path in _files(module)]
-    files = [*engine, *own, *_data(own)]
+    files = [*engine, *own, *_further(own)]
     return hashlib.sha256("\n".join(map(_meaning, files)).encode()).hexdigest()[:16]
 
 
 def _files(module: ModuleType) -> list[Path]:
     """The files of a module that compute runs."""
     source = Path(module.__file__ or "")
-    own = sorted(source.parent.glob("*.py")) if source.name == "__init__.py" else [source]
-    return [path for path in own if path.name not in READERS]
+    if source.name != "__init__.py":
+        return [source]
+    return [path for path in sorted(source.parent.glob("*.py")) if path.name not in READERS]
 
 
-def _data(files: list[Path]) -> list[Path]:
-    """The files of descentlab.data that some files import, and those that these import."""
+def _further(files: list[Path]) -> list[Path]:
+    """What some files import of descentlab.data and of modules that papers share, and what these import."""
     found: dict[Path, None] = {}
     waiting = list(files)
     while waiting:
@@ -62,12 +65,17 @@ def _data(files: list[Path]) -> list[Path]:
 
 
 def _imported(path: Path) -> list[Path]:
-    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
-    names = [f"{node.module}.{alias.name}" for node in nodes for alias in node.names]
-    parts = {name.split(".")[2] for name in names if name.startswith("descentlab.data.")}
-    return [
-        file for part in sorted(parts) if (file := DATA / f"{part}.py").exists() and file.name not in FINDERS
-    ]
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    data = {name.split(".")[2] for name in names if name.startswith("descentlab.data.")}
+    shared = {name.split(".")[2] for name in names if name.startswith("descentlab.papers._")}
+    files = [DATA / f"{part}.py" for part in data if f"{part}.py" not in FINDERS]
+    files += [Path(folder) / f"{part}.py" for folder in descentlab.papers.__path__ for part in shared]
+    return [file for file in sorted(files) if file.exists()]
 
 
 def _meaning(path: Path) -> str:

@@ -62,6 +62,8 @@ class _Screen(View):
         system = paper.system_of(missing[0])
         if work * seeds < (MANY_STEPS if system.data is None else MANY_DEAR_STEPS):
             return
+        if not system.divisible(missing[0]):
+            return  # a flow chooses its own steps
         system.require(missing[0])
         self.say(f"timing {label(paper.name, missing[:1])} ...")
         seconds = work * seconds_per_step(system, missing[0], seeds)

@@ -231,3 +231,12 @@ def test_bound_on_the_start_is_the_theorems():
 def test_what_cannot_be_is_refused(change: dict, words: str):
     with pytest.raises(SettingError, match=words):
         Preset().replace(change)
+
+
+def test_training_prompts_have_the_presets_length_under_every_algorithm():
+    for algorithm in ("flow", "online"):
+        p = icl.PRESETS["tiny"].replace(
+            algorithm=algorithm, **({"steps": 10} if algorithm == "online" else {})
+        )
+        E, _ = icl.sample(jax.random.key(0), icl.make_task(jax.random.key(1), p), 3)
+        assert E.shape == (3, p.d + 1, p.N + 1)

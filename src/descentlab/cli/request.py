@@ -34,7 +34,9 @@ def chosen(name: str, preset: str, set_: list[str], steps: int | None, seeds: in
 def swept_and_set(axes: Sequence[Grid], set_: list[str], steps: int | None) -> None:
     """Refuses a setting that is both swept and set: one of both would be ignored."""
     fixed = {**parse_settings(set_), **({} if steps is None else {"steps": str(steps)})}
-    for name in dict.fromkeys(name for axis in axes for cell in axis.cells for name in cell):
+    # Where a value is a function of the preset's own, setting that moves it.
+    values = [(name, value) for axis in axes for cell in axis.cells for name, value in cell.items()]
+    for name in dict.fromkeys(name for name, value in values if not callable(value)):
         if name in fixed:
             raise SettingError(f"{name} is swept or set, got --over {name} and {name}={fixed[name]}.")
 

@@ -135,8 +135,8 @@ def sweep(
     found, settings = chosen(paper, preset, set_, steps, seeds)
     study = found.studies.get(preset)
     axes = axes_of(found, study.grids if study and not over else over)
-    if over:
-        swept_and_set(axes[""], set_, steps)
+    for own in axes.values():
+        swept_and_set(own, set_, steps)
     if cluster is not None:
         if workers is not None:
             raise SettingError(f"workers is for this machine, cluster for others, got {workers=} and both.")

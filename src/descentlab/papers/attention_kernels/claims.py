@@ -33,7 +33,8 @@ DESCENT = is_one_of("algorithm", "descent")
 GD = is_one_of("optimizer", "gd")
 SMALL_STEP = Assumption("eta <= 1/L at the start", lambda p: p.step == "fixed" or p.eta <= 1)
 DOUBLE = is_one_of("precision", 64)  # rounding errors are told from losses by their size
-THEOREM = (WIDE, HOW_WIDE, DESCENT, GD, SMALL_STEP, DOUBLE)
+KERNEL = is_one_of("kernel", *KERNELS)
+THEOREM = (WIDE, HOW_WIDE, DESCENT, KERNEL, GD, SMALL_STEP, DOUBLE)
 COUPLES = Assumption("H >= 2, for heads in couples", lambda p: p.H >= 2)
 CHOICE = Assumption("n >= 2, for softmax to choose", lambda p: p.n >= 2)
 THEOREM_2 = (*THEOREM, COUPLES, CHOICE)
@@ -227,7 +228,7 @@ KERNELS_COMPARED = (
             **GENERIC_TUNED,
             **named(paired=PAIRED_TUNED, with_values=VALUES_TUNED),
         },
-        assumes=(GD,),
+        assumes=(KERNEL, GD),
         mutants=(SAME,),
         margin=BEATS,
     ),
@@ -238,7 +239,7 @@ KERNELS_COMPARED = (
         measures.separation,
         Interval(low=TWICE),
         runs=SEPARATING_TUNED,
-        assumes=(COUPLES, GD),
+        assumes=(COUPLES, KERNEL, GD),
         mutants=(SAME,),
         margin=BEATS,
     ),
@@ -263,7 +264,7 @@ KERNELS_COMPARED = (
         measures.vanishing,
         Interval(low=1.0),
         runs={**GENERIC_TUNED, **named(constructed=SEPARATING_TUNED)},
-        assumes=(GD,),
+        assumes=(KERNEL, GD),
         mutants=(SAME,),
         margin="Vanishing: a tenth of the other kernel's, for the same residual.",
     ),
@@ -276,7 +277,7 @@ KERNELS_COMPARED = (
         measures.more_solutions,
         Interval(low=1.0),
         runs=STARTS,
-        assumes=(GD,),
+        assumes=(KERNEL, GD),
         mutants=(SAME,),
         margin="At least one more on average; ends nearer than a twentieth of |y| are one.",
     ),

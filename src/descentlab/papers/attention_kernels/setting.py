@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key
 from descentlab.errors import SettingError
 from descentlab.foreign import chosen, fingerprint
 from descentlab.numerics import float_dtype
-from descentlab.optimizers import OPTIMIZERS
+from descentlab.optimizers import BY_SIGN, OPTIMIZERS
 from descentlab.papers.attention_kernels.model import KERNELS, Weights, outputs
 from descentlab.preset import Settings, parameter, preset
 from descentlab.probe import log_spaced
@@ -21,8 +21,8 @@ from descentlab.probe import log_spaced
 TRAINED = ("q", "k", "v", "qk", "qv", "kv", "qkv")
 STEP_RATIO = 4.0  # between step sizes that are tried side by side
 MOST_BYTES = 4e9
-# Optimisers that a gradient tells a direction alone, and their step size unless it is given.
-BY_SIGN, SIGN_ETA = ("sign", "adam"), 1e-2
+# The step size of optimisers that a gradient tells a direction alone, unless it is given.
+SIGN_ETA = 1e-2
 
 
 @preset

@@ -40,7 +40,7 @@ from descentlab.dynamics import Dynamics, descent
 from descentlab.flow import flow
 from descentlab.numerics import float_dtype
 from descentlab.objective import online, population
-from descentlab.optimizers import optimizer
+from descentlab.optimizers import BY_SIGN, optimizer
 from descentlab.paper import About
 from descentlab.papers.bilinear_teachers import claims, figures, line, mnist
 from descentlab.papers.bilinear_teachers.arccosine import gap
@@ -59,8 +59,13 @@ from descentlab.papers.bilinear_teachers.model import printed as printed
 from descentlab.papers.bilinear_teachers.model import sample as sample
 from descentlab.papers.bilinear_teachers.model import student as student
 from descentlab.papers.bilinear_teachers.model import teacher as teacher
+from descentlab.papers.bilinear_teachers.setting import LAWS as LAWS
+from descentlab.papers.bilinear_teachers.setting import PRESETS as PRESETS
+from descentlab.papers.bilinear_teachers.setting import TEACHERS as TEACHERS
+from descentlab.papers.bilinear_teachers.setting import LineTask as LineTask
+from descentlab.papers.bilinear_teachers.setting import Preset as Preset
+from descentlab.papers.bilinear_teachers.setting import Task as Task
 from descentlab.papers.bilinear_teachers.setting import (
-    BY_SIGN,
     bare,
     bend,
     entries,
@@ -69,12 +74,6 @@ from descentlab.papers.bilinear_teachers.setting import (
     line_task,
     on_line,
 )
-from descentlab.papers.bilinear_teachers.setting import LAWS as LAWS
-from descentlab.papers.bilinear_teachers.setting import PRESETS as PRESETS
-from descentlab.papers.bilinear_teachers.setting import TEACHERS as TEACHERS
-from descentlab.papers.bilinear_teachers.setting import LineTask as LineTask
-from descentlab.papers.bilinear_teachers.setting import Preset as Preset
-from descentlab.papers.bilinear_teachers.setting import Task as Task
 from descentlab.papers.bilinear_teachers.setting import make_task as make_task
 from descentlab.papers.bilinear_teachers.setting import program as program
 from descentlab.papers.bilinear_teachers.setting import records as records

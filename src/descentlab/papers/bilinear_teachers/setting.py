@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Key, ScalarLike
 
 from descentlab import foreign
 from descentlab.numerics import float_dtype
-from descentlab.optimizers import OPTIMIZERS
+from descentlab.optimizers import BY_SIGN, OPTIMIZERS
 from descentlab.papers.bilinear_teachers.gaussian import normal
 from descentlab.preset import Settings, parameter, preset
 from descentlab.probe import log_spaced
@@ -60,8 +60,8 @@ LAWS: dict[str, Law] = {
 
 # Horizons of runs that are not those of two numbers, unless steps are given.
 ONLINE_STEPS, FULL_STEPS = 20_000, 1_000_000
-# Optimisers that a gradient tells a direction alone, and their step size unless it is given.
-BY_SIGN, SIGN_ETA = ("sign", "adam"), 1e-3
+# The step size of optimisers that a gradient tells a direction alone, unless it is given.
+SIGN_ETA = 1e-3
 
 
 @preset

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from descentlab import foreign
 from descentlab.errors import SettingError
-from descentlab.optimizers import OPTIMIZERS
+from descentlab.optimizers import BY_SIGN, OPTIMIZERS
 from descentlab.papers.decision_lists import sequences
 from descentlab.preset import Settings, parameter, preset
 from descentlab.probe import log_spaced
@@ -23,8 +23,8 @@ GAMMAS = ("token", "event", "token_squared", "rarest")
 # The most numbers that one evaluation of an exact loss may touch: (query, sequence, label) triples.
 MOST_TRIPLES = 4_000_000
 DESCENT_STEPS, DESCENT_ETA = 2000, 1.0
-# Optimisers that a gradient tells a direction alone, and their step size unless it is given.
-BY_SIGN, SIGN_ETA = ("sign", "adam"), 1e-2
+# The step size of optimisers that a gradient tells a direction alone, unless it is given.
+SIGN_ETA = 1e-2
 # Fields that decide whether the loss can be exact.
 DECIDE_LOSS = {"L", "n", "law", "probabilities", "algorithm", "train", "start", "reduced", "detail"}
 

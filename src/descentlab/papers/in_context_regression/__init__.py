@@ -46,7 +46,6 @@ from descentlab.paper import About
 from descentlab.papers.in_context_regression.claims import CLAIMS as CLAIMS
 from descentlab.papers.in_context_regression.deviations import DEVIATIONS as DEVIATIONS
 from descentlab.papers.in_context_regression.figures import FIGURES as FIGURES
-from descentlab.papers.in_context_regression.measures import LENGTHS
 from descentlab.papers.in_context_regression.moments import (
     Law,
     blocks,
@@ -57,10 +56,10 @@ from descentlab.papers.in_context_regression.moments import (
     slowest_rate,
     squared_error,
 )
+from descentlab.papers.in_context_regression.setting import LENGTHS, variances
 from descentlab.papers.in_context_regression.setting import PRESETS as PRESETS
 from descentlab.papers.in_context_regression.setting import Preset as Preset
 from descentlab.papers.in_context_regression.setting import records as records
-from descentlab.papers.in_context_regression.setting import variances
 from descentlab.probe import Probe
 
 # ---------------------------------------------------------------- task
@@ -148,7 +147,10 @@ def prompts(
 
 def sample(key: Key[Array, ""], task: Task, batch: int) -> tuple[Float[Array, "batch D columns"], Array]:
     """Training prompts of the task's N points, and <w, x_query>."""
-    return prompts(key, task.law, batch, task.preset.N)
+    # Programs of exact losses serve all N, which the law alone knows.
+    own = task.preset
+    N = own.N if own.algorithm == "online" else round(1 / float(task.law.share))
+    return prompts(key, task.law, batch, N)
 
 
 # ---------------------------------------------------------------- model

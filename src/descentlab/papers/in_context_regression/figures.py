@@ -10,9 +10,10 @@ from matplotlib.figure import Figure as Canvas
 from descentlab.moving import Movie
 from descentlab.paper import Figure
 from descentlab.papers.in_context_regression import measures
-from descentlab.papers.in_context_regression.measures import LENGTHS, SHIFTS
+from descentlab.papers.in_context_regression.measures import SHIFTS
 from descentlab.papers.in_context_regression.runs import DRAWN, MATRICES, ONLINE, SCALES, STARTS
 from descentlab.papers.in_context_regression.runs import LENGTHS as GRID
+from descentlab.papers.in_context_regression.setting import LENGTHS
 from descentlab.plot import (
     BLACK,
     BLUE,

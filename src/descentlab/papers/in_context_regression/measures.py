@@ -8,9 +8,9 @@ import xarray as xr
 
 from descentlab.estimate import Broken, Estimate, exact, mean, share
 from descentlab.law import stretch
+from descentlab.papers.in_context_regression.setting import LENGTHS
 from descentlab.scaling import crossing, setting, size_exponent
 
-LENGTHS = (5, 10, 20, 40, 80, 160, 320)  # of test prompts
 SHIFTS = ("none", "task", "query", "covariate")
 # The excess loss, over its start, between which decay to the limit is read: where one mode rules, above what
 # the solver leaves.

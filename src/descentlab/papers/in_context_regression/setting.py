@@ -12,6 +12,7 @@ from descentlab.probe import log_spaced
 
 SPECTRA = ("identity", "power")
 STARTS = ("theorem", "minus", "anywhere")
+LENGTHS = (5, 10, 20, 40, 80, 160, 320)  # of test prompts
 
 
 @preset

@@ -52,7 +52,8 @@ class Preset(Settings):
         "trained blocks: query, key, value", default="qkv", choices=("qkv", "qk", "qv", "kv", "q", "k", "v")
     )
     gradient: str = parameter(
-        "closed form whose signs survive underflow, or the autodiff of the plain loss",
+        "closed form whose signs survive underflow, or the autodiff of the plain loss; attention other than "
+        "softmax has no closed form",
         default="stable",
         choices=("stable", "plain"),
     )
