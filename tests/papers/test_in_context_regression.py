@@ -235,8 +235,6 @@ def test_what_cannot_be_is_refused(change: dict, words: str):
 
 def test_training_prompts_have_the_presets_length_under_every_algorithm():
     for algorithm in ("flow", "online"):
-        p = icl.PRESETS["tiny"].replace(
-            algorithm=algorithm, **({"steps": 10} if algorithm == "online" else {})
-        )
+        p = icl.PRESETS["tiny"].replace(algorithm=algorithm, steps=10)
         E, _ = icl.sample(jax.random.key(0), icl.make_task(jax.random.key(1), p), 3)
         assert E.shape == (3, p.d + 1, p.N + 1)
