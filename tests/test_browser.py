@@ -117,7 +117,11 @@ class Tab:
         self.wrong: list[str] = []
         self.page.on("console", self.hear)
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("requestfailed", lambda request: self.wrong.append(request.url))
+        self.page.on("requestfailed", self.fail)
+
+    def fail(self, request: Any) -> None:
+        if request.failure != "net::ERR_ABORTED":  # what a page no longer waits for when it is left
+            self.wrong.append(request.url)
 
     def hear(self, message: Any) -> None:
         # Without a graphics card the browser itself remarks how slow surfaces are.

@@ -72,7 +72,7 @@ def test_papers_lists_what_there_is():
         (["run", *TINY, "--set", "s=400"], "s takes a whole number <= d - 1 = 399, got s=400."),
         (
             ["run", *TINY, "--set", "optimizer=lion"],
-            "optimizer takes one of sign, adam, gd, got optimizer=lion.",
+            "optimizer takes one of sign, adam, gd, proximal, got optimizer=lion.",
         ),
         (["run", *TINY, "--steps", "0"], "steps takes a whole number >= 1 and <= 1e+08, got steps=0."),
         (["run", "nosuch"], "there is no paper nosuch; there are"),

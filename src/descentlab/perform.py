@@ -98,7 +98,10 @@ def _next_block(
 def _together(paper: Paper, cells: Sequence[Settings], seeds: int) -> int:
     """How many of so many seeds are computed at once: all, or even blocks that fit the memory together."""
     preset = cells[0]
-    each = len(cells) * _bytes_of_a_row(paper.system_of(preset), preset, len(paper.records(preset)))
+    try:
+        each = len(cells) * _bytes_of_a_row(paper.system_of(preset), preset, len(paper.records(preset)))
+    except Exception:
+        return seeds  # it raises again where a cell is computed, and is recorded as its error
     fitting = max(1, MOST_BYTES // max(each, 1))
     return -(-seeds // -(-seeds // fitting))
 

@@ -56,7 +56,7 @@ def ticks(axis: Any) -> dict[float, str]:
     found: dict[float, str] = {}
     for minor, formatter in ((False, axis.get_major_formatter()), (True, axis.get_minor_formatter())):
         inside = [float(t) for t in axis.get_ticklocs(minor=minor) if low - room <= t <= high + room]
-        words = dict(zip(inside, formatter.format_ticks(inside), strict=True))
+        words = dict(zip(inside, map(str, formatter.format_ticks(inside)), strict=True))
         found |= {t: word for t, word in words.items() if word or not minor}
     return found
 

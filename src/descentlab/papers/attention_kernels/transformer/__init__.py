@@ -65,6 +65,11 @@ class Preset(Settings):
         "step at which the learning rate is 0; 0: the last", default=0, low=0, high=100_000_000
     )
 
+    def implied(self, changes):
+        """A shorter run keeps its share of steps with softmax attention."""
+        steps = changes.get("steps", self.steps)
+        return {"softmax_steps": self.softmax_steps * steps // self.steps} if steps < self.steps else {}
+
     def conflicts(self):
         """Heads share D evenly, and so on."""
         if self.D % self.H:

@@ -162,8 +162,9 @@ class Transformer(eqx.Module):
 
 def embedded_words(model: Transformer, tokens: Array) -> tuple[Float[Array, "n D"], Bool[Array, " n"]]:
     """A text of tokens; 0 is padding. Of an empty text, that at the first place is read."""
-    first = jnp.arange(tokens.shape[0]) == 0  # softmax needs something to look at
-    return model.embedding[tokens.astype(int)], (tokens > 0) | first
+    there = tokens > 0
+    first = (jnp.arange(tokens.shape[0]) == 0) & ~jnp.any(there)  # softmax needs something to look at
+    return model.embedding[tokens.astype(int)], there | first
 
 
 def embedded_pixels(model: Transformer, grey: Array) -> tuple[Float[Array, "n D"], Bool[Array, " n"]]:
