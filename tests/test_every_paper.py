@@ -155,7 +155,7 @@ def test_figures_draw_from_the_store(p: Paper, figure: Figure | Table, store: St
 
 @by_tiny_preset
 def test_same_seed_same_numbers_and_other_numbers_without_compiling(p: Paper, name: str):
-    preset, records = available(p, name).replace(steps=3), np.arange(4)
+    preset, records = available(p, name).replace(steps=8), np.arange(4)
     system = p.system_of(preset)
     first = rollout(system, preset, range(2), records)
     compiled = system.advance._cache_size()  # type: ignore[attr-defined]

@@ -65,11 +65,6 @@ class Preset(Settings):
         "step at which the learning rate is 0; 0: the last", default=0, low=0, high=100_000_000
     )
 
-    def implied(self, changes):
-        """A shorter run keeps its share of steps with softmax attention."""
-        steps = changes.get("steps", self.steps)
-        return {"softmax_steps": self.softmax_steps * steps // self.steps} if steps < self.steps else {}
-
     def conflicts(self):
         """Heads share D evenly, and so on."""
         if self.D % self.H:
@@ -203,15 +198,16 @@ def begin(key: Key[Array, ""], p: Preset) -> Transformer:
 
 
 def logits(
-    model: Transformer, x: Array, p: Preset, kernel: str, key: Key[Array, ""] | None = None
-) -> Float[Array, "N 2"]:
+    model: Transformer, x: Array, p: Preset, kernel: str, key: Key[Array, ""] | None = None,
+    plain: bool = False,
+) -> Float[Array, "N 2"]:  # fmt: skip
     """The logits of a batch."""
     embedded = {1: embedded_pixels}.get(p.patch, embedded_patches)
     if p.task == "imdb":
         embedded = embedded_words
 
     def one(x: Array, key: Key[Array, ""] | None) -> Array:
-        return model(*embedded(model, x), kernel, p.chunk, key, p.dropout)
+        return model(*embedded(model, x), kernel, p.chunk, key, p.dropout, plain)
 
     if key is None or not p.with_dropout:
         # Many examples a few at a time: their scores would not fit together.
@@ -310,7 +306,7 @@ def probes(p: Preset) -> dict[str, Probe]:
 
     def loss(model: Transformer, task: Loaded) -> Array:
         chosen = task.own.seen
-        found = logits(model, task.data.train[chosen], p, p.kernel)
+        found = logits(model, task.data.train[chosen], p, p.kernel, plain=True)
         return cross_entropy(found, task.data.train_labels[chosen])
 
     return found | landscape.probes(loss, p.plane)

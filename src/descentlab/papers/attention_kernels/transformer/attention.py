@@ -14,13 +14,11 @@ slopes g_i in o_i, and c_i = <g_i, o_i> for softmax, 0 for the Gaussian kernel,
 from which the Gaussian kernel takes <g_i, o_i> q_i and <dv_j, v_j> k_j / sqrt(d): sums of dS over j and i.
 """
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.custom_batching import custom_vmap
+from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Bool, Float
 
 Kernel = str
@@ -97,45 +95,22 @@ def slopes(
     return dq, dk, dv
 
 
-def in_turn(function: Callable) -> Callable:
-    """A function of arrays whose batches go one after another, since a chunk fills the cache."""
-
-    @custom_vmap
-    def one(*args: Array) -> Any:
-        return function(*args)
-
-    @one.def_vmap
-    def rule(size: int, batched: list[bool], *args: Array) -> tuple[Any, Any]:
-        if not any(batched):  # where tangents alone have a batch, values are asked for without
-            found = one(*args)
-            return found, jax.tree.map(lambda _: False, found)
-
-        def member(own: list[Array]) -> Any:
-            rest = iter(own)
-            return one(*(next(rest) if has else x for x, has in zip(args, batched, strict=True)))
-
-        found = jax.lax.map(member, [x for x, has in zip(args, batched, strict=True) if has])
-        return found, jax.tree.map(lambda _: True, found)
-
-    return one
-
-
 @partial(jax.custom_vjp, nondiff_argnums=(4, 5))
 def attention(
     q: Float[Array, "n d"], k: Float[Array, "n d"], v: Float[Array, "n d"], there: Bool[Array, " n"],
     kernel: Kernel, chunk: int,
 ) -> Float[Array, "n d"]:  # fmt: skip
-    """o of one head; heads and sequences of a batch go one after another."""
-    return in_turn(partial(outputs, kernel=kernel, chunk=chunk))(q, k, v, there)[0]
+    """o of one head; heads and sequences of a batch go one after another, since a chunk fills the cache."""
+    return sequential_vmap(partial(outputs, kernel=kernel, chunk=chunk))(q, k, v, there)[0]
 
 
 def _forward(q: Array, k: Array, v: Array, there: Array, kernel: Kernel, chunk: int) -> tuple[Array, tuple]:
-    o, a = in_turn(partial(outputs, kernel=kernel, chunk=chunk))(q, k, v, there)
+    o, a = sequential_vmap(partial(outputs, kernel=kernel, chunk=chunk))(q, k, v, there)
     return o, (q, k, v, there, o, a)
 
 
 def _backward(kernel: Kernel, chunk: int, kept: tuple, g: Array) -> tuple:
-    return *in_turn(partial(slopes, kernel=kernel, chunk=chunk))(*kept, g), None
+    return *sequential_vmap(partial(slopes, kernel=kernel, chunk=chunk))(*kept, g), None
 
 
 attention.defvjp(_forward, _backward)

@@ -103,6 +103,7 @@ class Layer(eqx.Module):
         chunk: int,
         key: Key[Array, ""] | None,
         rate: ScalarLike,
+        plain: bool,
     ) -> Float[Array, "n D"]:
         """One more round of attention."""
         keys = [None] * 3 if key is None else list(jax.random.split(key, 3))
@@ -112,7 +113,7 @@ class Layer(eqx.Module):
         def drop(number: Array, S: Array) -> Array:
             return thinned(None if keys[0] is None else jax.random.fold_in(keys[0], number), S, rate)
 
-        mixed = attend(q, k, v, there, kernel, chunk, None if key is None else drop)
+        mixed = attend(q, k, v, there, kernel, chunk, drop if plain or key is not None else None)
         x = x + thinned(keys[1], jnp.einsum("hnd,hdD->nD", mixed, self.W_O), rate)
         z = jax.vmap(self.before_network)(x)
         hidden = jax.nn.gelu(rows_through(self.inner, z))
@@ -149,12 +150,16 @@ class Transformer(eqx.Module):
         chunk: int = 0,
         key: Key[Array, ""] | None = None,
         rate: ScalarLike = 0.0,
+        plain: bool = False,
     ) -> Float[Array, " 2"]:
-        """The logits of the two classes of an embedded sequence; only positions that are `there` count."""
+        """The logits of the two classes of an embedded sequence; only positions that are `there` count.
+
+        `plain` attention has slopes that can be differentiated once more, for many models at once.
+        """
         keys = [None] * len(self.layers) if key is None else list(jax.random.split(key, len(self.layers)))
         x = x + self.positions
         for layer, own in zip(self.layers, keys, strict=True):
-            x = layer(x, there, kernel, chunk, own, rate)
+            x = layer(x, there, kernel, chunk, own, rate, plain)
         z = jnp.where(there[:, None], jax.vmap(self.after)(x), 0.0)
         pooled = jnp.sum(z, axis=0) / jnp.maximum(jnp.sum(there, dtype=z.dtype), 1.0)
         return self.head(jax.nn.gelu(self.hidden(pooled)))
