@@ -712,9 +712,10 @@ class Confessing(model.Transformer):
     """Its logits are the key it was given, or -1 without one."""
 
     def __call__(
-        self, x: Any, there: Any, kernel: Any, chunk: Any = 0, key: Any = None, rate: Any = 0.0
-    ) -> Any:
-        assert (kernel, chunk, rate) == ("gaussian", 3, 0.1)
+        self, x: Any, there: Any, kernel: Any, chunk: Any = 0, key: Any = None, rate: Any = 0.0,
+        plain: Any = False,
+    ) -> Any:  # fmt: skip
+        assert (kernel, chunk, rate, plain) == ("gaussian", 3, 0.1, False)
         return -jnp.ones(2) if key is None else jax.random.key_data(key).astype(float)
 
 
