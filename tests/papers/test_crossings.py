@@ -234,10 +234,10 @@ def test_theorems_do_not_speak_of_other_optimisers_and_every_cell_is_a_run(p: pa
     claims = p.claims_of("tiny")
     own, kernel = crossing.own
     for optimizer in OPTIMIZERS:
-        if optimizer in (own, "proximal") or not crossing.fits(optimizer, kernel):
+        if optimizer == own or not crossing.fits(optimizer, kernel):
             continue
         first, *_ = crossing.runs(optimizer, kernel).values()
         assert experiment.needed(first, claims)
         speaks = [c.name for c in claims if all(a.holds(first) for a in c.assumes if a.exact)]
-        silent = [] if optimizer == "gd" else speaks
-        assert set(silent) <= OF_ANY_OPTIMIZER, optimizer
+        if (p.name, optimizer) != ("sparse_bigrams", "gd"):  # that paper's own claims compare the two
+            assert set(speaks) <= OF_ANY_OPTIMIZER, optimizer
