@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from descentlab.estimate import Broken, Estimate, hitting_time, median, share
+from descentlab.estimate import Broken, Estimate, first_step, hitting_time, median, share
 from descentlab.preset import Settings
 
 OPTIMIZERS = {"gd": "GD", "sign": "SignGD", "adam": "Adam", "proximal": "Proximal"}
@@ -71,9 +71,7 @@ class Goal:
 
     def first_steps(self, series: xr.DataArray) -> np.ndarray:
         """The first recorded step at which each seed has reached the goal; inf where none has."""
-        reached = self.lacks(series) <= 0
-        steps = np.append(series["step"].values.astype(float), math.inf)
-        return steps[np.where(reached.any(axis=1), reached.argmax(axis=1), steps.size - 1)]
+        return first_step(series, below=self.below, above=self.above)
 
 
 def share_of_start(name: str) -> Callable[[xr.Dataset], xr.DataArray]:
