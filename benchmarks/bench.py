@@ -2,7 +2,8 @@
 
     python benchmarks/bench.py [WORKLOAD ...] [--json] [--repeats N] [--check] [--list] [--write FILE]
 
-Exit codes: 0 measured, 1 two sides do not compute the same thing, 2 it cannot run here.
+Exit codes: 0 measured, 1 two sides do not compute the same thing, 2 it cannot run here. A workload that fails
+has no ratio; the others are measured all the same.
 """
 
 import argparse
@@ -45,24 +46,28 @@ def bench(names: list[str], repeats: int, torch: Path) -> dict[str, Any]:
     peaks = measured_peaks() if paired and repeats else {}
     found = [one_workload(name, peaks, repeats, torch) for name in paired]
     alone = {name: MEASURES[name](repeats) for name in names if name in ALONE and repeats}
-    busy = max((one["busy"] for one in found if one.get("busy") is not None), default=None)
+    sound = [one for one in found if "failed" not in one]
+    busy = max((one["busy"] for one in sound if one.get("busy") is not None), default=None)
     return {
-        "machine": machine.name(), "peaks": peaks, "repeats": repeats, "workloads": found, "alone": alone,
+        "machine": machine.name(), "peaks": peaks, "repeats": repeats, "workloads": sound, "alone": alone,
+        "failed": [one for one in found if "failed" in one],
         "busy": busy, "quiet": None if busy is None else busy <= machine.BUSY,
         "seconds": time.monotonic() - began,
     }  # fmt: skip
 
 
 def one_workload(name: str, peaks: dict[str, float], repeats: int, torch: Path) -> dict[str, Any]:
-    """The document of one workload; where a side ends, what it said."""
+    """The document of one workload; where it fails, why, and the exit code that this gives."""
     with tempfile.TemporaryDirectory(prefix="descentlab-bench-") as folder:
         try:
             return measure(WORKLOADS[name], peaks, repeats, torch, Path(folder))
         except SideError as error:
             logs = "".join(log.read_text()[-2000:] for log in Path(folder).glob("*.log"))
-            raise SetupError(f"{name}: {error}\n{logs}") from None
+            why, code = f"{error}\n{logs}", 2
         except DisagreementError as error:
-            raise DisagreementError(f"{name}: {error}") from None
+            why, code = str(error), 1
+    say(f"descentlab: {name}: {why}")
+    return {"workload": name, "about": WORKLOADS[name].about, "failed": why, "exit_code": code}
 
 
 def positive(word: str) -> int:
@@ -100,9 +105,6 @@ def main() -> int:
     try:
         names = args.workloads or [name for name in every if name != "reproduce"]
         found = bench(names, 0 if args.check else args.repeats, args.torch)
-    except DisagreementError as error:
-        say(f"descentlab: {error}")
-        return 1
     except SetupError as error:
         say(f"descentlab: {error}")
         return 2
@@ -112,7 +114,7 @@ def main() -> int:
         document.show(found)
     if args.write:
         args.write.write_text(document.markdown(found))
-    return 0
+    return min((one["exit_code"] for one in found["failed"]), default=0)
 
 
 if __name__ == "__main__":

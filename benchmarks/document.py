@@ -55,6 +55,8 @@ def remarks(document: dict[str, Any]) -> Iterator[str]:
             f"NOT A MEASUREMENT: other processes took up to {document['busy']:.0%} of the processors. "
             "Run it again on a machine that does nothing else."
         )
+    for work in document["failed"]:
+        yield f"{work['workload']}: NO RATIO. {work['failed'].partition(chr(10))[0]}"
     for work in document["workloads"]:
         for own in work["lab"]:
             if not own["within_bound"]:
@@ -62,14 +64,25 @@ def remarks(document: dict[str, Any]) -> Iterator[str]:
 
 
 def far_from_limit(document: dict[str, Any]) -> Iterator[str]:
-    """The workloads that are not within a factor 3 of the limit, with what stands in the way."""
+    """The workloads that are not within a factor 3 of the limit: what it consists of, and where time goes."""
     for work in document["workloads"]:
-        shares = [own["limit"]["share"] for own in work["lab"] if own["limit"]]
-        parts = next((own["limit"]["parts"] for own in work["lab"] if own["limit"]), {})
-        if not shares or max(shares) < 1 / 3:
-            consists = ", ".join(f"{name} {number(value)} us" for name, value in parts.items())
-            behind = f" (limit: {consists})" if consists else ""
-            yield f"{work['workload']}: {work['stands_in_the_way']}{behind}"
+        own = max(work["lab"], key=lambda one: one["limit"]["share"] if one["limit"] else 0.0)
+        if not own["limit"] or own["limit"]["share"] < 1 / 3:
+            limit = f" Limit: {shares(own['limit'])}." if own["limit"] else ""
+            why = f" {work['stands_in_the_way']}" if work["stands_in_the_way"] else ""
+            seeds = f", {own['seeds']} seeds" if own["seeds"] > 1 else ""
+            yield f"{work['workload']}{seeds}:{limit} Measured: {shares(own['spent'])}.{why}"
+
+
+def shares(spent: dict[str, Any]) -> str:
+    """Microseconds by what they are spent on.
+
+    >>> shares({"microseconds": 8.0, "operations": 12.0, "parts": {"products": 2.0, "between": 6.0}})
+    '8 us in 12 operations: products 2 us, between 6 us'
+    """
+    operations = f" in {number(spent['operations'])} operations" if "operations" in spent else ""
+    parts = ", ".join(f"{name} {number(value)} us" for name, value in spent["parts"].items())
+    return f"{number(spent['microseconds'])} us{operations}: {parts}"
 
 
 def commands(document: dict[str, Any]) -> Iterator[str]:
@@ -128,6 +141,10 @@ def markdown(document: dict[str, Any]) -> str:
         *rates(document["peaks"]),
         "",
         "## What stands between a workload and the limit",
+        "",
+        "Workloads that take more than three times the least. The limit is what the algorithm's own "
+        "operations take at the rates above; measured is where the time of a step goes by the profiler: in "
+        "products, in making random numbers, in passes over arrays, and between operations.",
         "",
         *(f"- {line}" for line in far_from_limit(document)),
         "",

@@ -4,6 +4,7 @@
     check       saves the records of the first steps        {}
     time        runs the workload, or without its records   {"seconds", "processor_seconds", "steps"}
     memory      the most memory it ever took                {"peak_bytes", "library_bytes"}
+    explain     where the time of a step goes (the lab)     {"microseconds", "parts", ...}
 
 Both interpreters import this file, so it needs neither JAX nor PyTorch.
 """
@@ -16,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 LEAST_SECONDS = 0.25  # a shorter run is repeated until so much has passed
 
@@ -39,6 +40,15 @@ class Side(Protocol):
 
     def run(self, recorded: bool, out: Path | None) -> None:
         """The timed run, with its records or with the first and the last alone; saved if asked for."""
+        ...
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A side that can tell where its time goes."""
+
+    def explain(self) -> dict[str, Any]:
+        """The microseconds of a step of one seed, by what they are spent on."""
         ...
 
 
@@ -82,6 +92,9 @@ def serve(make: Callable[[], Side]) -> None:
                 answer = {}
             case "time":
                 answer = timed(side, command["recorded"], out)
+            case "explain":
+                assert isinstance(side, Explains)
+                answer = side.explain()
             case _:
                 answer = {"peak_bytes": memory("VmHWM"), "library_bytes": library_bytes}
         print(json.dumps(answer), file=answers, flush=True)

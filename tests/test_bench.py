@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +15,35 @@ import pytest
 from typer.testing import CliRunner
 
 import agreement
+import bench as runner
 import document
 import measuring
 import workloads
 from counts import Counts
 from descentlab.cli import app
 from descentlab.paper import load
-from descentlab.rollout import _leaves, _start
-from descentlab.system import filled
+from descentlab.rollout import begun
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PEAKS = {"dgemm": 1e9, "sgemm": 2e9, "functions_64": 1e8, "functions_32": 2e8, "words": 1e8, "normals": 5e7,
          "copy": 1e9}  # fmt: skip
 
+SPENT = {"microseconds": 0.1, "operations": 30.0, "parts": {"products": 0.04, "between": 0.06}}
+
 
 def bench(*words: str) -> subprocess.CompletedProcess[str]:
     script = [sys.executable, str(BENCHMARKS / "bench.py"), *words]
     return subprocess.run(script, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": "src"})
+
+
+def side_module(name: str) -> Any:
+    """A module of the laboratory's side."""
+    spec = spec_from_file_location(name, BENCHMARKS / "lab" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 # ---------------------------------------------------------------- agreement
@@ -95,13 +108,13 @@ def measured() -> dict[str, Any]:
     ]
     memory = {"peak_bytes": 2**30, "library_bytes": 2**28}
     own = measuring.of_lab(work, 1, rounds, ["eager", "compiled"], 0.1, PEAKS)
-    own |= {"compile_seconds": 2.0} | measuring.held(work, 1, memory)
+    own |= {"compile_seconds": 2.0, "spent": SPENT} | measuring.held(work, 1, memory)
     one = {
         "workload": work.name, "lab": [own], "stands_in_the_way": "small sums",
         "torch": {name: measuring.timing(rounds, name) for name in ("eager", "compiled")},
     }  # fmt: skip
     return {"machine": {"cores": 2, "instructions": "x86_64 avx2"}, "peaks": PEAKS, "repeats": 2, "alone": {},
-            "workloads": [one], "busy": 0.0, "quiet": True}  # fmt: skip
+            "workloads": [one], "failed": [], "busy": 0.0, "quiet": True}  # fmt: skip
 
 
 def test_ratios_are_medians_of_rounds_with_their_range():
@@ -138,17 +151,63 @@ def test_the_page_has_every_workload_and_names_the_machine_by_its_kind():
     assert "NOT A MEASUREMENT" not in page
 
 
+def test_the_page_says_where_the_time_goes_that_the_limit_does_not_explain():
+    found = measured()
+    own = found["workloads"][0]["lab"][0]
+    assert list(document.far_from_limit(found)) == []
+    own["limit"]["share"] = 0.2
+    (line,) = document.far_from_limit(found)
+    assert "Limit: 1 us: products 1 us. Measured: 0.1 us in 30 operations: products 0.04 us" in line
+    assert line.endswith("small sums")
+
+
+def test_a_workload_whose_sides_differ_has_no_ratio_and_spares_the_others(monkeypatch: pytest.MonkeyPatch):
+    sound = measured()["workloads"][0] | {"busy": 0.0}
+
+    def measure(work: workloads.Workload, *_: Any) -> dict[str, Any]:
+        if work.name == "simulation":
+            raise agreement.DisagreementError("loss at step 3 differs")
+        return sound
+
+    monkeypatch.setattr(runner, "measure", measure)
+    monkeypatch.setattr(runner, "require_torch", lambda torch: None)
+    monkeypatch.setattr(runner, "measured_peaks", lambda: PEAKS)
+    found = runner.bench(["bilinear_population", "simulation"], 2, Path("python"))
+    assert [work["workload"] for work in found["workloads"]] == ["bilinear_population"]
+    assert [(work["workload"], work["exit_code"]) for work in found["failed"]] == [("simulation", 1)]
+    page = document.markdown(found)
+    assert "simulation: NO RATIO. loss at step 3 differs" in page
+    assert "| simulation |" not in page
+
+
+# ---------------------------------------------------------------- where the time goes
+
+
+def test_operations_are_told_apart_and_their_time_adds_up():
+    import jax
+    import jax.numpy as jnp
+
+    profiling = side_module("profiling")
+
+    @jax.jit
+    def advance(key: jax.Array, A: jax.Array, x: jax.Array, first: int, last: int) -> jax.Array:
+        def step(i: Any, x: jax.Array) -> jax.Array:
+            return jnp.sort(A @ x, axis=0) + jax.random.normal(jax.random.fold_in(key, i), x.shape)
+
+        return jax.lax.fori_loop(first, last, step, x)
+
+    arguments = (jax.random.key(0), jnp.eye(80) / 2, jnp.ones((80, 80)))
+    found = profiling.profile(advance, arguments, 50, 1)
+    assert set(found["parts"]) == {"products", "random", "passes", "between"}
+    assert all(found["parts"][kind] > 0 for kind in ("products", "random", "passes"))
+    assert found["operations"] >= 3
+
+
 # ---------------------------------------------------------------- workloads
 
 
 def test_every_workload_has_an_instance_and_a_reference():
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    spec = spec_from_file_location("instances", BENCHMARKS / "lab" / "instances.py")
-    assert spec is not None
-    assert spec.loader is not None
-    instances = module_from_spec(spec)
-    spec.loader.exec_module(instances)
+    instances = side_module("instances")
     for work in workloads.WORKLOADS.values():
         assert work.over or (work.paper, work.kind) in instances.INSTANCES
         assert f'"{work.kind}"' in (BENCHMARKS / "reference" / f"{work.paper}.py").read_text()
@@ -163,10 +222,8 @@ def test_the_memory_formula_bounds_what_the_compiled_program_holds():
     paper = load(work.paper)
     preset = paper.preset("quick").replace({**work.settings, **small}, steps=10)
     system, rows = paper.system_of(preset), 3
-    keys, tasks, states = _start(system, [preset], range(rows), 0, ())
-    leaves = filled(_leaves([system.program(preset)], rows))
     advance: Any = system.advance
-    found = advance.lower(keys, tasks, states, leaves, (), 0, 10).compile().memory_analysis()
+    found = advance.lower(*begun(system, preset, rows), 0, 10).compile().memory_analysis()
     held = found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
     assert held <= work.bytes(work.sizes | small, rows)
 

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 from jaxtyping import Array, Float, Key
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import descentlab
 from descentlab.dynamics import Dynamics, descent
@@ -198,3 +199,15 @@ def test_nouns_that_are_also_modules_stay_nouns():
         module = import_module(f"descentlab.{name}")
         assert getattr(descentlab, name) is getattr(module, name)
         assert getattr(descentlab, name) is getattr(module, name)  # and after the first import too
+
+
+def test_decompositions_have_one_thread_while_a_rollout_runs_and_all_of_them_after():
+    def threads() -> set[int]:
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        seen: list[set[int]] = []
+        rollout(BOWL, Bowl(), range(2), np.arange(3), watch=lambda progress: seen.append(threads()))
+        assert seen
+        assert all(one == {1} for one in seen)
+        assert threads() == {2}

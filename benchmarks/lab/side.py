@@ -16,11 +16,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from instances import INSTANCES
+from profiling import profile
 from sweeping import Sweep
 
 import serving
 from descentlab.paper import load
-from descentlab.rollout import rollout
+from descentlab.rollout import begun, rollout
 from workloads import Workload, named
 
 
@@ -68,6 +69,11 @@ class Rollout:
     def run(self, recorded: bool, out: Path | None) -> None:
         """All seeds."""
         self._run(self.record if recorded else self.record[[0, -1]], out)
+
+    def explain(self) -> dict[str, Any]:
+        """Where the time of a step goes."""
+        arguments = begun(self.system, self.preset, len(self.seeds))
+        return profile(self.system.advance, arguments, int(self.record[-1]), len(self.seeds))
 
     def _run(self, record: np.ndarray, out: Path | None) -> None:
         found = rollout(self.system, self.preset, self.seeds, record)

@@ -11,12 +11,14 @@ import os
 import platform
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the command line starts without NumPy and JAX
     import numpy as np
+    from threadpoolctl import ThreadpoolController
 
 WRONG_JAX = ("0.9.", "0.10.")
 
@@ -81,6 +83,25 @@ def configure() -> None:
         # Where the caller's own JAX code ran first, its devices stand.
         with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", cores())
+
+
+@contextlib.contextmanager
+def decompositions_on_one_thread() -> Iterator[None]:
+    """Has the linear algebra library use one thread a call.
+
+    Rows are spread over the cores already, and threads that wait for each other on cores in use make a small
+    decomposition ten to a hundred times slower.
+    """
+    with _linear_algebra().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _linear_algebra() -> "ThreadpoolController":
+    import scipy.linalg.lapack  # noqa: F401, what JAX calls; the controller knows what is loaded
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def make_room(most: int | None = None) -> bool:

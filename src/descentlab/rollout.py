@@ -84,6 +84,7 @@ def rollout(
     return rollouts(system, [preset], seeds, records, **further)[0]
 
 
+@numerics.decompositions_on_one_thread()
 def rollouts(
     system: System,
     presets: Sequence[Settings],
@@ -191,15 +192,21 @@ def _start(
     return filled(jnp.tile(keys, len(presets)), room), tasks, states
 
 
-def seconds_per_step(system: System, preset: Settings, seeds: int, steps: int = 50) -> float:
-    """The time a step of so many seeds takes here, compiled; of several steps where one is short."""
+def begun(system: System, preset: Settings, seeds: int) -> tuple[Any, Any, Any, Any, Any]:
+    """What `advance` takes beside the first and the last step: seeds of a preset that stand at the start."""
     data = system.load(preset, seeds)
     keys, tasks, states = _start(system, [preset], range(seeds), 0, data)
-    leaves = filled(_leaves([system.program(preset)], seeds))
+    return keys, tasks, states, filled(_leaves([system.program(preset)], seeds)), data
+
+
+@numerics.decompositions_on_one_thread()
+def seconds_per_step(system: System, preset: Settings, seeds: int, steps: int = 50) -> float:
+    """The time a step of so many seeds takes here, compiled; of several steps where one is short."""
+    arguments = begun(system, preset, seeds)
 
     def seconds(count: int) -> float:
         began = time.monotonic()
-        jax.block_until_ready(system.advance(keys, tasks, states, leaves, data, 0, count))
+        jax.block_until_ready(system.advance(*arguments, 0, count))
         return time.monotonic() - began
 
     seconds(1)  # compiles
