@@ -13,6 +13,7 @@ from descentlab.crossing import OPTIMIZERS
 from descentlab.papers import attention_kernels as ak
 from descentlab.papers import bilinear_teachers as bt
 from descentlab.papers import decision_lists as dl
+from descentlab.papers import in_context_regression as icl
 from descentlab.papers import sparse_bigrams as sb
 from descentlab.preset import SettingError
 
@@ -172,6 +173,18 @@ def test_a_step_on_bigrams_is_the_plain_one(name: str, attention: str):
     assert_near(found.A, A - shift)
 
 
+@by_optimizer
+def test_a_step_on_regression_in_context_is_the_plain_one(name: str):
+    p = icl.Preset(d=3, N=4, start="anywhere", s=0.5).replace(
+        algorithm="descent", optimizer=name, eta=ETA, lam=LAM
+    )
+    task = icl.make_task(KEY, p)
+    g = jax.grad(icl.population_loss)(task.start, task)
+    found = one_step(icl, task, p).params
+    assert_near(found.W_PV, plain_step(name, task.start.W_PV, g.W_PV, sparse=False))
+    assert_near(found.W_KQ, plain_step(name, task.start.W_KQ, g.W_KQ, sparse=True))
+
+
 # ---------------------------------------------------------------- what does not go together
 
 # What says nothing of how weights were found.
@@ -220,6 +233,7 @@ TINY = {name: paper.load(name).preset("tiny") for name in paper.names()}
             {"optimizer": "sign", "refit": True},
             "refit=false, got algorithm=sgd, refit=true",
         ),
+        ("in_context_regression", {"optimizer": "adam"}, "optimizer=adam takes algorithm=descent or online"),
         ("sign_descent", {"optimizer": "newton"}, "one of sign, adam, gd, proximal"),
     ],
 )

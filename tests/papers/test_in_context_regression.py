@@ -130,6 +130,16 @@ def test_closed_gradient_is_lemma_5_2_and_keeps_the_blocks():
 # ---------------------------------------------------------------- the limit
 
 
+def test_answers_do_not_know_a_factor_that_the_matrices_share():
+    task = icl.make_task(jax.random.key(0), Preset(d=3, N=4))
+    w = icl.limit(task.law)
+    scaled = Params(2 * w.W_PV, w.W_KQ / 2)
+    assert float(icl.answer_error(w, task)) < 1e-14
+    assert float(icl.answer_error(scaled, task)) < 1e-14
+    assert float(icl.answer_error(Params(2 * w.W_PV, w.W_KQ), task)) == pytest.approx(1.0)
+    assert float(icl.distance(scaled, task).min()) > 0.4
+
+
 def test_limit_is_stationary_and_has_the_least_loss_of_all_weights():
     task = icl.make_task(jax.random.key(0), Preset(d=4, N=6, noise=0.4))
     w, least = icl.limit(task.law), float(icl.least_loss(task.law))

@@ -35,19 +35,21 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Bool, Float, Key
 
 from descentlab.dynamics import Dynamics, descent
 from descentlab.flow import flow
 from descentlab.numerics import float_dtype
 from descentlab.objective import online, population
+from descentlab.optimizers import optimizer
 from descentlab.paper import About
+from descentlab.papers.in_context_regression.atlas import ATLAS as ATLAS
 from descentlab.papers.in_context_regression.claims import CLAIMS as CLAIMS
 from descentlab.papers.in_context_regression.deviations import DEVIATIONS as DEVIATIONS
 from descentlab.papers.in_context_regression.figures import FIGURES as FIGURES
 from descentlab.papers.in_context_regression.moments import (
     Law,
+    answered,
     blocks,
     excess_loss,
     gamma,
@@ -218,10 +220,10 @@ def dynamics(task: Task, p: Preset) -> Dynamics:
         return flow(
             begin, jax.grad(exact), p.eta, event=lambda w: half_way(w, task.law), rtol=1e-10, atol=1e-13
         )
+    rule = optimizer(p.optimizer, p.eta, lam=p.lam, sparse=("W_KQ",))
     if p.algorithm == "descent":
-        return descent(begin, population(exact), optax.sgd(p.eta))
-    fresh = online(lambda key: sample(key, task, p.batch), batch_loss)
-    return descent(begin, fresh, optax.sgd(p.eta))
+        return descent(begin, population(exact), rule)
+    return descent(begin, online(lambda key: sample(key, task, p.batch), batch_loss), rule)
 
 
 # ---------------------------------------------------------------- test prompts
@@ -273,6 +275,12 @@ def distance(w: Params, task: Task) -> Float[Array, " matrix"]:
     return jnp.stack([_norm(a - b) / _norm(b) for a, b in zip(w, limit(task.law), strict=True)])
 
 
+def answer_error(w: Params, task: Task) -> Float[Array, ""]:
+    """|W - Gamma^-1|_F / |Gamma^-1|_F for W = u U + v r': u and U may share a factor, answers do not know."""
+    inverse = jnp.linalg.inv(gamma(task.law))
+    return _norm(answered(blocks(w)) - inverse) / _norm(inverse)
+
+
 def outside(w: Params, task: Task) -> Float[Array, ""]:
     """The share of the norm of all weights that lies outside u and U."""
     own = blocks(w)
@@ -314,6 +322,7 @@ def probes(p: Preset) -> dict[str, Probe]:
         "loss": of(population_loss, "population loss"),
         "excess_loss": of(lambda w, task: excess_loss(w, task.law), "loss above the least of all weights"),
         "distance": of(distance, "relative distance of W_PV and W_KQ from the limit", "matrix"),
+        "answer_error": of(answer_error, "relative distance of u U + v r' from Gamma^-1"),
         "outside": of(outside, "share of the norm outside u and U"),
         "imbalance": of(imbalance, "|u^2 - |U|^2| / (u^2 + |U|^2)"),
         "u": of(lambda w, task: blocks(w).u, "u, the last entry of W_PV"),

@@ -49,6 +49,11 @@ def blocks(w: Any) -> Blocks:
     return Blocks(w.W_PV[-1, :-1], w.W_PV[-1, -1], w.W_KQ[:-1, :-1], w.W_KQ[-1, :-1])
 
 
+def answered(w: Blocks) -> Float[Array, "d d"]:
+    """W = u U + v r', through which the prediction b' W x goes."""
+    return w.u * w.U + jnp.outer(w.v, w.r)
+
+
 def label_variance(law: Law) -> Float[Array, ""]:
     """E y^2 = tr(Tasks Lambda) + noise^2."""
     return jnp.sum(law.Tasks * law.Lambda) + law.noise
@@ -95,7 +100,7 @@ def even_error(w: Blocks, law: Law) -> Float[Array, ""]:
 def squared_error(w: Any, law: Law) -> Float[Array, ""]:
     """E(yhat - <w, x>)^2, exact."""
     own = blocks(w)
-    return odd_error(own.u * own.U + jnp.outer(own.v, own.r), law) + even_error(own, law)
+    return odd_error(answered(own), law) + even_error(own, law)
 
 
 def excess_loss(w: Any, law: Law) -> Float[Array, ""]:
@@ -104,7 +109,7 @@ def excess_loss(w: Any, law: Law) -> Float[Array, ""]:
     That is tr(Gamma Lambda D Lambda D') / 2 + E even^2 / 2 with D = W - Gamma^-1.
     """
     own = blocks(w)
-    D = own.u * own.U + jnp.outer(own.v, own.r) - jnp.linalg.inv(gamma(law))
+    D = answered(own) - jnp.linalg.inv(gamma(law))
     return (jnp.sum(covariance_of_b(law) * (D @ law.Query @ D.T)) + even_error(own, law)) / 2
 
 

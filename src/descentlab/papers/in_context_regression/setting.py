@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from descentlab.errors import SettingError
+from descentlab.optimizers import OPTIMIZERS
 from descentlab.preset import Settings, parameter, preset
 from descentlab.probe import log_spaced
 
@@ -51,6 +52,13 @@ class Preset(Settings):
         default="flow",
         choices=("flow", "descent", "online"),
     )
+    optimizer: str = parameter(
+        "gradient steps, which the flow is the limit of, or sign descent, Adam, or proximal steps with an l1 "
+        "norm of W_KQ",
+        default="gd",
+        choices=OPTIMIZERS,
+    )
+    lam: float = parameter("optimizer=proximal: weight of the l1 norm", default=0.01, low=0)
     eta: float = parameter("step size; step t of a flow is time eta t", default=0.01, above=0)
     batch: int = parameter("prompts a step (online)", default=256, low=1, high=1_000_000)
     steps: int = parameter("training steps", default=40_000, low=1, high=10**12)
@@ -68,6 +76,8 @@ class Preset(Settings):
         variances(self)
         if self.algorithm == "flow" and self.precision == 32:
             yield "algorithm=flow takes precision=64: its tolerance is below 32-bit rounding."
+        if self.optimizer != "gd" and self.algorithm == "flow":
+            yield f"optimizer={self.optimizer} takes algorithm=descent or online, got algorithm=flow."
         if self.algorithm == "online" and self.N > 10_000:
             yield f"algorithm=online takes N <= 10000, got N={self.N}."
 
