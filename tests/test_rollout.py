@@ -16,7 +16,7 @@ from descentlab.objective import Objective, empirical
 from descentlab.preset import Settings, parameter, preset
 from descentlab.probe import Probe
 from descentlab.rollout import Checkpoint, Progress, System, rollout, rollouts
-from descentlab.system import Loaded
+from descentlab.system import Loaded, _working_set
 
 
 @preset
@@ -211,3 +211,16 @@ def test_decompositions_have_one_thread_while_a_rollout_runs_and_all_of_them_aft
         assert seen
         assert all(one == {1} for one in seen)
         assert threads() == {2}
+
+
+def test_what_a_row_works_on_is_the_largest_array_on_its_way():
+    def draws(key: Array, w: Array) -> Array:
+        def step(i, w):
+            return w + jnp.mean(jax.random.normal(jax.random.fold_in(key, i), (100, 50, *w.shape)))
+
+        return jax.lax.fori_loop(0, 3, step, w)
+
+    key = jax.random.key(0)
+    assert _working_set(draws, (key, jnp.zeros(4))) >= 100 * 50 * 4 * 8
+    assert _working_set(lambda key, w: w + 1, (key, jnp.zeros(4))) < 100
+    assert _working_set(lambda key: jnp.zeros(1000), (key,)) >= 8000

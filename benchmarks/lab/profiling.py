@@ -88,8 +88,9 @@ def _traced(run: Callable[[], Any]) -> Iterator[list[Event]]:
 def profile(advance: Any, arguments: tuple, steps: int, seeds: int) -> dict[str, Any]:
     """Of a step of one seed: how many operations, and the microseconds of each kind and between them.
 
-    `advance` takes the arguments, the first and the last step. Tracing itself takes time between operations,
-    so that time is what the operations leave of a run without a trace.
+    `advance` takes the arguments, the first and the last step. Tracing itself takes time: what lies between
+    operations is what they leave of a run without a trace, and where they leave nothing, since short ones
+    look longer than they are, their times are shares of that run.
     """
     compiled = advance.lower(*arguments, 0, steps).compile()
     kind_of = kinds(compiled.as_text())
@@ -109,10 +110,7 @@ def profile(advance: Any, arguments: tuple, steps: int, seeds: int) -> dict[str,
             took[kind_of.get(name, "passes")] += nanoseconds  # type: ignore[assignment]
             count += 1
     each = 1 / (last * seeds)
-    parts = {kind: 1e-3 * each * nanoseconds for kind, nanoseconds in took.most_common()}
-    microseconds = 1e6 * each * whole
-    return {
-        "microseconds": microseconds,
-        "operations": each * count,
-        "parts": parts | {"between": max(0.0, microseconds - sum(parts.values()))},
-    }
+    in_trace = 1e-9 * took.total()
+    parts = {k: 1e-3 * each * ns * min(1.0, whole / in_trace) for k, ns in took.most_common()}
+    between = {"between": 1e6 * each * (whole - in_trace)} if in_trace < whole else {}
+    return {"microseconds": 1e6 * each * whole, "operations": each * count, "parts": parts | between}

@@ -2,18 +2,19 @@
 
 A row is one seed of one preset. Presets that differ in their leaves alone are rows of one program, like
 seeds. Rows are spread over the devices; on a device they run one after another, or several at once where
-their states fit the cache together. Data, such as images, are there once for all rows: `task` is then
+what they work on fits the cache together. Data, such as images, are there once for all rows: `task` is then
 `Loaded`, the row's own task beside the data.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr  # pyright: ignore[reportPrivateImportUsage]
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from descentlab.dynamics import Dynamics, State
@@ -74,6 +75,9 @@ class System:
 
     def divisible(self, preset: Any) -> bool:
         """Whether a run may be cut between records: flows, which have no data, go from record to record."""
+        return _divisible(self, preset)
+
+    def _goes_by_steps(self, preset: Any) -> bool:
         if self.data is not None:
             return True
         found = []
@@ -127,9 +131,7 @@ class System:
                 each, same = args[:mapped], args[mapped:]
                 local = jax.tree.leaves(each)[0].shape[0]
                 first = jax.tree.map(lambda x: x[0], each)
-                # What goes in, or comes out where that is more: a start makes a state of a key.
-                made = jax.eval_shape(lambda *first: function(*first, *same), *first)
-                bytes_each = max(_bytes(first), _bytes(made))
+                bytes_each = _working_set(lambda *first: function(*first, *same), first)
                 fitting = max(1, min(local, CACHE_BYTES // max(1, bytes_each)))
                 # A rest would be a second copy of the program, and as long to compile.
                 even = max(n for n in range(1, fitting + 1) if local % n == 0)
@@ -138,7 +140,7 @@ class System:
                     lambda e: function(*e, *same), each, batch_size=batch if batch > 1 else None
                 )
 
-            if not self.divisible(jax.tree.map(lambda x: x[0], args[mapped - 1])):
+            if not self._goes_by_steps(jax.tree.map(lambda x: x[0], args[mapped - 1])):
                 return here(*args)  # the solvers of flows do not work inside shard_map
             rows = jax.tree.leaves(args[:mapped])[0].shape[0]
             split, whole = PartitionSpec("rows"), PartitionSpec()
@@ -149,9 +151,33 @@ class System:
         return compiled
 
 
+@lru_cache(maxsize=1024)
+def _divisible(system: System, preset: Any) -> bool:
+    """What takes tracing a step to know, and is asked for every run."""
+    return system._goes_by_steps(preset)
+
+
 def _bytes(tree: Any) -> int:
     """What the leaves take together."""
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+
+def _working_set(function: Callable, arguments: Any) -> int:
+    """What goes in, what comes out, or the largest array in between: whichever takes the most bytes.
+
+    A start makes a state of a key, and a step may draw a batch that is much larger than what it trains.
+    """
+    program, made = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    return max(_bytes(arguments), _bytes(made), _largest(program.jaxpr))
+
+
+def _largest(program: Jaxpr) -> int:
+    """The bytes of the largest array that a program makes, loops and calls included."""
+    arrays: list[Any] = [x.aval for equation in program.eqns for x in equation.outvars]
+    inner = [part for equation in program.eqns for part in jax.tree.leaves(list(equation.params.values()))]
+    programs = [part.jaxpr if isinstance(part, ClosedJaxpr) else part for part in inner]
+    own = [x.size * x.dtype.itemsize for x in arrays if hasattr(x, "dtype")]
+    return max([0, *own, *(_largest(part) for part in programs if isinstance(part, Jaxpr))])
 
 
 def _mesh(rows: int) -> Mesh:

@@ -458,15 +458,18 @@ def test_the_model_is_the_plain_loop(N: int, T: int, Q: int, few: int, monkeypat
 
 
 @pytest.mark.parametrize("N", [3, 20])
-def test_both_ways_through_the_tokens_are_one(N: int, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("few", "cached"), [(0, 2**14), (64, 2**14), (64, 25), (64, 400)])
+def test_all_ways_through_the_tokens_are_one(N: int, few: int, cached: int, monkeypatch: pytest.MonkeyPatch):
+    # 44 positions are counted by indexing; in one piece; in two pieces of 22; or, cut badly, in one.
     rng = np.random.default_rng(1)
-    x = jnp.asarray(rng.integers(N, size=(4, 11)), "uint8")
-    a, g = jnp.asarray(rng.normal(size=(4, 11))), jnp.asarray(rng.normal(size=(4, N)))
+    x, k = jnp.asarray(rng.integers(N, size=(4, 11)), "uint8"), jnp.asarray(rng.integers(N, size=4))
+    A, g = jnp.asarray(rng.normal(size=(N, 11))), jnp.asarray(rng.normal(size=(4, N)))
     X = np.eye(N)[np.asarray(x)]
-    for few in (0, 64):
-        monkeypatch.setattr(model, "FEW_TOKENS", few)
-        np.testing.assert_allclose(model.gathered(a, x, N), np.einsum("btn,bt->bn", X, a), rtol=0, atol=1e-14)
-        np.testing.assert_array_equal(model.scattered(g, x), np.einsum("btn,bn->bt", X, g))
+    monkeypatch.setattr(model, "FEW_TOKENS", few)
+    monkeypatch.setattr(model, "CACHED", cached)
+    h = np.einsum("btn,bt->bn", X, np.asarray(A[k]))
+    np.testing.assert_allclose(model.gathered(A, model.Batch(x, k, k), N), h, rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(model.scattered(g, x), np.einsum("btn,bn->bt", X, g))
 
 
 def test_softmax_attention_is_the_softmax_of_each_triggers_logits():

@@ -14,8 +14,10 @@ from descentlab.papers.sparse_bigrams.setting import Preset, Task
 
 # Up to so many tokens a pass over all positions for each token beats indexing.
 FEW_TOKENS = 16
-# Positions of all sequences that are dealt with at once: a batch beyond is cut, which keeps it in the cache.
+# Positions of all sequences that are drawn at once: a batch beyond is cut, which bounds its memory.
 CHUNK = 2**18
+# Positions that passes for each token go over in turn, so that they find them in the cache.
+CACHED = 2**14
 # A word of 32 random bits gives so many tokens that their joint law is uniform up to 2^-16 of itself.
 DIGITS = 2**16
 
@@ -87,14 +89,24 @@ def _flat(x: UInt[Array, "B T"], N: int) -> Int[Array, "B T"]:
     return jnp.arange(x.shape[0], dtype="int32")[:, None] * jnp.asarray(N, "int32") + x.astype("int32")
 
 
-def gathered(a: Float[Array, "B T"], x: UInt[Array, "B T"], N: int) -> Float[Array, "B N"]:
-    """h = X a for each sequence: the sum of a over the positions of each token."""
-    if N <= FEW_TOKENS:
-        zero = jnp.zeros((), a.dtype)
-        return jnp.stack(
-            [jnp.sum(jnp.where(x == jnp.asarray(n, x.dtype), a, zero), axis=1) for n in range(N)], axis=1
-        )
-    return jnp.zeros(x.shape[0] * N, a.dtype).at[_flat(x, N)].add(a).reshape(-1, N)
+def gathered(A: Float[Array, "N T"], batch: Batch, N: int) -> Float[Array, "B N"]:
+    """h = X A e_k for each sequence: the sum of the trigger's attention over the positions of each token."""
+    B, T = batch.x.shape
+    if N > FEW_TOKENS:
+        return jnp.zeros(B * N, A.dtype).at[_flat(batch.x, N)].add(A[batch.k]).reshape(-1, N)
+    size = largest_divisor(B, max(1, CACHED // T))
+    if 4 * size * T < CACHED:  # a batch that cannot be cut well is left whole
+        return _passes(A[batch.k], batch.x, N)
+    parts = batch.x.reshape(-1, size, T), batch.k.reshape(-1, size)
+    return jax.lax.map(lambda part: _passes(A[part[1]], part[0], N), parts).reshape(-1, N)
+
+
+def _passes(a: Float[Array, "B T"], x: UInt[Array, "B T"], N: int) -> Float[Array, "B N"]:
+    """The sum of a over the positions of each token, by a pass for each."""
+    zero = jnp.zeros((), a.dtype)
+    return jnp.stack(
+        [jnp.sum(jnp.where(x == jnp.asarray(n, x.dtype), a, zero), axis=1) for n in range(N)], axis=1
+    )
 
 
 def scattered(g: Float[Array, "B N"], x: UInt[Array, "B T"]) -> Float[Array, "B T"]:
@@ -110,7 +122,7 @@ def scattered(g: Float[Array, "B N"], x: UInt[Array, "B T"]) -> Float[Array, "B 
 
 def outputs(V: Float[Array, "N N"], A: Float[Array, "N T"], batch: Batch) -> Float[Array, "B N"]:
     """V X A e_k for each sequence of a batch."""
-    return gathered(A[batch.k], batch.x, V.shape[0]) @ V.T
+    return gathered(A, batch, V.shape[0]) @ V.T
 
 
 def batch_loss(w: Params, batch: Batch, p: Preset) -> Float[Array, ""]:
@@ -122,17 +134,24 @@ def batch_loss(w: Params, batch: Batch, p: Preset) -> Float[Array, ""]:
 def summed_gradient(V: Float[Array, "N N"], A: Float[Array, "N T"], batch: Batch) -> Params:
     """The gradient in V and in the attention itself, summed over the batch."""
     N = V.shape[0]
-    h = gathered(A[batch.k], batch.x, N)
+    h = gathered(A, batch, N)
     r = h @ V.T - jax.nn.one_hot(batch.o, N, dtype=V.dtype)
     triggers = jax.nn.one_hot(batch.k, N, dtype=V.dtype)
     return Params(r.T @ h, triggers.T @ scattered(r @ V, batch.x))
 
 
+def largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is at most `most`, or 1.
+
+    >>> largest_divisor(1024, 163), largest_divisor(7, 5)
+    (128, 1)
+    """
+    return max((n for n in range(1, min(number, most) + 1) if number % n == 0), default=1)
+
+
 def batch_gradient(key: Key[Array, ""], V: Array, A: Array, task: Task, p: Preset) -> Params:
     """The gradient of a fresh batch in V and the attention; memory stays below that of CHUNK positions."""
-    size = max(1, min(p.batch, CHUNK // max(p.T, p.N)))
-    while p.batch % size:
-        size -= 1
+    size = largest_divisor(p.batch, CHUNK // max(p.T, p.N))
     cuts = p.batch // size
 
     def part(i: Int[Array, ""] | int) -> Params:
