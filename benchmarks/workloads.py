@@ -208,6 +208,7 @@ _ALL = (
         recorded=(0, 10, 20), checked=(0, 1, 2, 3), precision=32, compared_from=1,
         allowed=dict.fromkeys(("excess_loss", "a_V", "a_A", "Delta_V", "Delta_A"), 1e-3),
         counts=counts.simulation, bytes=counts.simulation_bytes,
+        stands_in_the_way="noise is drawn row by row in the cache; A, 40 MB, is passed over several times",
     ),
 )  # fmt: skip
 # What has no counterpart in PyTorch, and is timed alone.

@@ -36,6 +36,21 @@ def converted(draw) -> Plot:
     return found
 
 
+def test_a_power_of_ten_that_ticks_share_stands_beside_the_axis():
+    def draw(figure, axes):
+        axes[0].plot([0, 1], [0, 30_000])
+        axes[1].plot([0, 1], [0, 3])
+
+    layout = converted(draw).layout
+    assert "2.0" in layout["yaxis"]["ticktext"]
+    assert 20_000.0 in layout["yaxis"]["tickvals"]
+    (power,) = [one for one in layout["annotations"] if "10" in one["text"]]
+    left, bottom = layout["xaxis"]["domain"][0], layout["yaxis"]["domain"][1]
+    assert power["text"] == "×10<sup>4</sup>"
+    assert power["x"] == pytest.approx(left, abs=0.1)
+    assert power["y"] > bottom
+
+
 def test_a_band_is_a_line_and_an_area_with_the_same_numbers():
     def draw(figure, axes):
         band(axes[0], series([[1, 2, 4], [3, 5, 8], [8, 13, 9]]), "loss $L_t$", BLUE)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from descentlab import numerics
-from descentlab.papers.bilinear_teachers.gaussian import normal
+from descentlab.draws import bits, normal
 
 TRIALS = 7
 numerics.configure()
@@ -72,7 +72,10 @@ if __name__ == "__main__":
         "copy": copying(),
         "functions_32": exponentials(np.float32),
         "functions_64": exponentials(np.float64),
-        "words": drawing(lambda key, n: jax.random.bits(key, (n,), "uint32")),
+        "words": max(
+            drawing(lambda key, n: bits(key, (n,))),
+            drawing(lambda key, n: jax.random.bits(key, (n,), "uint32")),
+        ),
         "normals": max(
             drawing(lambda key, n: normal(key, (n,), np.dtype(np.float32))),
             drawing(lambda key, n: jax.random.normal(key, (n,), jnp.float32)),

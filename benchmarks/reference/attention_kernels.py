@@ -38,7 +38,9 @@ class Theory(Training):
 
     def begin(self) -> None:
         self.params = tuple(w.clone().requires_grad_() for w in self.start)
-        self.length, self.energy = torch.zeros(()), torch.zeros(())
+        self.sums = torch.zeros(
+            2
+        )  # of lengths and squares; compiled updates leave tensors without axes alone
 
     def heads(self, W: Tensor) -> Tensor:
         """(N, H, n, d)."""
@@ -54,8 +56,7 @@ class Theory(Training):
 
     def update(self, *args: Tensor) -> None:
         square = sum((g**2).sum() for g in args[3:])
-        self.length.add_(self.rate * torch.sqrt(square))
-        self.energy.add_(self.rate * square)
+        self.sums.add_(self.rate * torch.stack([torch.sqrt(square), square]))
         for w, g in zip(args[:3], args[3:], strict=True):
             w.sub_(g, alpha=self.rate)
 
@@ -78,8 +79,8 @@ class Theory(Training):
             "moved": torch.stack(
                 [(w - start).norm() for w, start in zip(self.params, self.start, strict=True)]
             ),
-            "length": self.length.clone(),
-            "energy": self.energy.clone(),
+            "length": self.sums[0].clone(),
+            "energy": self.sums[1].clone(),
             "beta": torch.stack([sizes.min(), sizes.sum()]) * torch.linalg.svdvals(B)[-1] ** 2,
             "gamma": (torch.linalg.svdvals(J)[-1] ** 2).detach(),
         }

@@ -14,8 +14,8 @@ import descentlab.papers
 
 # What runs compute with; a change here makes stored runs stale like a change of the paper.
 ENGINE = (
-    "numerics.py", "preset.py", "foreign.py", "objective.py", "optimizers.py", "dynamics.py", "staged.py",
-    "flow.py", "curvature.py", "probe.py", "system.py", "rollout.py",
+    "numerics.py", "draws.py", "preset.py", "foreign.py", "objective.py", "optimizers.py", "dynamics.py",
+    "staged.py", "flow.py", "curvature.py", "probe.py", "system.py", "rollout.py",
 )  # fmt: skip
 # What only reads runs.
 READERS = (

@@ -445,7 +445,7 @@ def test_the_model_is_the_plain_loop(N: int, T: int, Q: int, few: int, monkeypat
     def ours(w: sb.Params, batch: sb.Batch) -> tuple[Any, ...]:
         total = model.summed_gradient(w.V, w.A, batch)
         slope = jax.grad(sb.batch_loss)(w, batch, p)
-        seen = model.outputs(w.V, w.A, batch), sb.predict(w, (batch.x, batch.k))
+        seen = model.outputs(w.V, w.A, batch).T, sb.predict(w, (batch.x, batch.k))
         return *seen, sb.batch_loss(w, batch, p), total, slope
 
     outputs, predicted, found, total, slope = ours(w, batch)
@@ -468,8 +468,8 @@ def test_all_ways_through_the_tokens_are_one(N: int, few: int, cached: int, monk
     monkeypatch.setattr(model, "FEW_TOKENS", few)
     monkeypatch.setattr(model, "CACHED", cached)
     h = np.einsum("btn,bt->bn", X, np.asarray(A[k]))
-    np.testing.assert_allclose(model.gathered(A, model.Batch(x, k, k), N), h, rtol=0, atol=1e-14)
-    np.testing.assert_array_equal(model.scattered(g, x), np.einsum("btn,bn->bt", X, g))
+    np.testing.assert_allclose(model.gathered(A, model.Batch(x, k, k), N).T, h, rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(model.scattered(g.T, x), np.einsum("btn,bn->bt", X, g))
 
 
 def test_softmax_attention_is_the_softmax_of_each_triggers_logits():

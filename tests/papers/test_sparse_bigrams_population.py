@@ -271,7 +271,7 @@ def test_residuals_have_their_covariance(law: str):
     V, A = kept_weights(task)
     batch = sampled(KEY, task, 60_000, T, law == "uniform")
     k = np.asarray(batch.k)
-    r = np.asarray(model.outputs(jnp.asarray(V), jnp.asarray(A), batch)) - np.eye(3)[np.asarray(batch.o)]
+    r = np.asarray(model.outputs(jnp.asarray(V), jnp.asarray(A), batch)).T - np.eye(3)[np.asarray(batch.o)]
     R = residual_covariances(V, A, task)
     for trigger in range(3):
         own = r[k == trigger]

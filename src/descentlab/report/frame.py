@@ -34,7 +34,9 @@ class Frame:
             self.into.layout[name] = looks.axis(axis, ends, anchor, mirror)
             if axis.get_scale() not in ("linear", "log"):
                 self.into.layout["meta"]["fixed"].append(name)
-        for text in (self.ax.title, self.ax.xaxis.label, self.ax.yaxis.label):
+        # A power of ten that all ticks of an axis share is printed beside it.
+        powers = (axis.get_offset_text() for axis, *_ in axes)
+        for text in (self.ax.title, self.ax.xaxis.label, self.ax.yaxis.label, *powers):
             if text.get_text() and text.get_visible():
                 self.into.layout["annotations"].append(looks.printed(text))
 

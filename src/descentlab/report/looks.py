@@ -42,9 +42,6 @@ def axis(axis: Any, domain: tuple[float, float], anchor: str, mirror: bool) -> d
     labelled = axis.get_tick_params().get("labelleft" if axis.axis_name == "y" else "labelbottom", True)
     if not labelled or not any(found.values()):
         shown["showticklabels"] = False
-    if axis.get_major_formatter().get_offset():
-        # What is printed beside the axis, such as a power of ten, belongs to every tick: Plotly's own say it.
-        return shown
     where = [float(x) for x in place(axis, list(found))]
     return shown | {"tickmode": "array", "tickvals": where, "ticktext": [html(t) for t in found.values()]}
 

@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array, Float, Key, ScalarLike
 
 from descentlab import foreign
+from descentlab.draws import normal
 from descentlab.numerics import float_dtype
 from descentlab.optimizers import BY_SIGN, OPTIMIZERS
-from descentlab.papers.bilinear_teachers.gaussian import normal
 from descentlab.preset import Settings, parameter, preset
 from descentlab.probe import log_spaced
 

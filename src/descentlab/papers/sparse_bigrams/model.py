@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, UInt
 
+from descentlab.draws import bits
 from descentlab.papers.sparse_bigrams.setting import Preset, Task
 
 # Up to so many tokens a pass over all positions for each token beats indexing.
@@ -53,7 +54,7 @@ def tokens(
     per_word = 1
     while N ** (per_word + 1) <= DIGITS:
         per_word += 1
-    word = jax.random.bits(key, (B, -(-T // per_word)), "uint32")
+    word = bits(key, (B, -(-T // per_word)))
     digits, base = [], jnp.asarray(N, "uint32")
     for _ in range(per_word):
         digits.append((word % base).astype(kind))
@@ -63,17 +64,18 @@ def tokens(
 
 def sample(key: Key[Array, ""], task: Task, batch: int, T: int, uniform: bool = False) -> Batch:
     """Tokens and trigger from mu; then t ~ q^(k) and the next token from P[:, x_t]."""
-    x_key, k_key, t_key, o_key = jax.random.split(key, 4)
+    x_key, u_key = jax.random.split(key)
     x = tokens(x_key, task.mu, (batch, T), uniform)
+    of_k, of_t, of_o = jnp.ldexp(bits(u_key, (3, batch, 1)).astype(task.mu.dtype), -32)
 
-    def pick(key: Key[Array, ""], laws: Float[Array, "B n"]) -> Int[Array, " B"]:
-        u = jax.random.uniform(key, (batch, 1), laws.dtype)
-        return jnp.sum(u >= jnp.cumsum(laws, axis=1)[:, :-1], axis=1)
+    def pick(u: Float[Array, "B 1"], below: Float[Array, "rows n"]) -> Int[Array, " B"]:
+        """Indices by the sums of their laws."""
+        return jnp.sum(u >= below[:, :-1], axis=1)
 
-    k = pick(k_key, jnp.broadcast_to(task.mu, (batch, *task.mu.shape)))
-    t = task.positions[k, pick(t_key, task.weights[k])]
+    k = pick(of_k, jnp.cumsum(task.mu)[None, :])
+    t = task.positions[k, pick(of_t, jnp.cumsum(task.weights, axis=1)[k])]
     seen = jnp.take_along_axis(x, t[:, None], axis=1)[:, 0].astype(int)
-    return Batch(x, k, pick(o_key, task.P.T[seen]))
+    return Batch(x, k, pick(of_o, jnp.cumsum(task.P.T, axis=1)[seen]))
 
 
 # ---------------------------------------------------------------- model
@@ -89,55 +91,59 @@ def _flat(x: UInt[Array, "B T"], N: int) -> Int[Array, "B T"]:
     return jnp.arange(x.shape[0], dtype="int32")[:, None] * jnp.asarray(N, "int32") + x.astype("int32")
 
 
-def gathered(A: Float[Array, "N T"], batch: Batch, N: int) -> Float[Array, "B N"]:
-    """h = X A e_k for each sequence: the sum of the trigger's attention over the positions of each token."""
+def gathered(A: Float[Array, "N T"], batch: Batch, N: int) -> Float[Array, "N B"]:
+    """h = X A e_k, a column a sequence: the sums of the trigger's attention over the places of each token."""
     B, T = batch.x.shape
     if N > FEW_TOKENS:
-        return jnp.zeros(B * N, A.dtype).at[_flat(batch.x, N)].add(A[batch.k]).reshape(-1, N)
+        return jnp.zeros(B * N, A.dtype).at[_flat(batch.x, N)].add(A[batch.k]).reshape(-1, N).T
     size = largest_divisor(B, max(1, CACHED // T))
     if 4 * size * T < CACHED:  # a batch that cannot be cut well is left whole
         return _passes(A[batch.k], batch.x, N)
     parts = batch.x.reshape(-1, size, T), batch.k.reshape(-1, size)
-    return jax.lax.map(lambda part: _passes(A[part[1]], part[0], N), parts).reshape(-1, N)
+    found = jax.lax.map(lambda part: _passes(A[part[1]], part[0], N), parts)
+    return found.transpose(1, 0, 2).reshape(N, B)
 
 
-def _passes(a: Float[Array, "B T"], x: UInt[Array, "B T"], N: int) -> Float[Array, "B N"]:
+def _passes(a: Float[Array, "B T"], x: UInt[Array, "B T"], N: int) -> Float[Array, "N B"]:
     """The sum of a over the positions of each token, by a pass for each."""
     zero = jnp.zeros((), a.dtype)
-    return jnp.stack(
-        [jnp.sum(jnp.where(x == jnp.asarray(n, x.dtype), a, zero), axis=1) for n in range(N)], axis=1
-    )
+    return jnp.stack([jnp.sum(jnp.where(x == jnp.asarray(n, x.dtype), a, zero), axis=1) for n in range(N)])
 
 
-def scattered(g: Float[Array, "B N"], x: UInt[Array, "B T"]) -> Float[Array, "B T"]:
-    """X'g for each sequence: g at the token of each position."""
-    N = g.shape[1]
+def scattered(g: Float[Array, "N B"], x: UInt[Array, "B T"]) -> Float[Array, "B T"]:
+    """X'g of each sequence, a row: g at the token of each position."""
+    N = g.shape[0]
     if N <= FEW_TOKENS:
-        found = jnp.broadcast_to(g[:, :1], x.shape)
+        found = jnp.broadcast_to(g[0][:, None], x.shape)
         for n in range(1, N):
-            found = jnp.where(x == jnp.asarray(n, x.dtype), g[:, n : n + 1], found)
+            found = jnp.where(x == jnp.asarray(n, x.dtype), g[n][:, None], found)
         return found
-    return g.reshape(-1)[_flat(x, N)]
+    return g.T.reshape(-1)[_flat(x, N)]
 
 
-def outputs(V: Float[Array, "N N"], A: Float[Array, "N T"], batch: Batch) -> Float[Array, "B N"]:
-    """V X A e_k for each sequence of a batch."""
-    return gathered(A, batch, V.shape[0]) @ V.T
+def chosen(index: Int[Array, " B"], N: int, like: Array) -> Float[Array, "N B"]:
+    """e_index, a column for each sequence."""
+    return jax.nn.one_hot(index, N, dtype=like.dtype, axis=0)
+
+
+def outputs(V: Float[Array, "N N"], A: Float[Array, "N T"], batch: Batch) -> Float[Array, "N B"]:
+    """V X A e_k, a column for each sequence of a batch."""
+    return V @ gathered(A, batch, V.shape[0])
 
 
 def batch_loss(w: Params, batch: Batch, p: Preset) -> Float[Array, ""]:
     """(1/2) mean over the batch of |e_o - V X A e_k|^2."""
-    target = jax.nn.one_hot(batch.o, w.V.shape[0], dtype=w.V.dtype)
+    target = chosen(batch.o, w.V.shape[0], w.V)
     return 0.5 * jnp.sum((target - outputs(w.V, attention(w.A, p), batch)) ** 2) / batch.k.shape[0]
 
 
 def summed_gradient(V: Float[Array, "N N"], A: Float[Array, "N T"], batch: Batch) -> Params:
     """The gradient in V and in the attention itself, summed over the batch."""
     N = V.shape[0]
-    h = gathered(A, batch, N)
-    r = h @ V.T - jax.nn.one_hot(batch.o, N, dtype=V.dtype)
-    triggers = jax.nn.one_hot(batch.k, N, dtype=V.dtype)
-    return Params(r.T @ h, triggers.T @ scattered(r @ V, batch.x))
+    # Sequences are columns, and V' is stored: a product whose left factor is turned on the way is far slower.
+    h, turned = gathered(A, batch, N), jax.lax.optimization_barrier(V.T)
+    r = V @ h - chosen(batch.o, N, V)
+    return Params(r @ h.T, chosen(batch.k, N, V) @ scattered(turned @ r, batch.x))
 
 
 def largest_divisor(number: int, most: int) -> int:
@@ -170,4 +176,4 @@ def predict(w: Params, inputs: tuple[Array, Array], p: Preset | None = None) -> 
     """V X A e_k for (tokens, triggers)."""
     x, k = inputs
     p = p or Preset()
-    return outputs(w.V, attention(w.A, p), Batch(x, k, k))
+    return outputs(w.V, attention(w.A, p), Batch(x, k, k)).T

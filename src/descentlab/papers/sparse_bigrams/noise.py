@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from descentlab.draws import normal
 from descentlab.papers.sparse_bigrams.model import Params
 from descentlab.papers.sparse_bigrams.population import by_trigger, moments
 from descentlab.papers.sparse_bigrams.setting import Task
@@ -58,7 +59,7 @@ def white_rows(key: Key[Array, ""], N: int, T: int) -> Float[Array, "N T"]:
     """White noise less its mean over positions, row by row: at scale all rows at once leave the cache."""
 
     def row(key: Key[Array, ""]) -> Float[Array, " T"]:
-        z = jax.random.normal(key, (T,), jnp.float32)
+        z = normal(key, (T,))
         return z - jnp.mean(z)
 
     return jax.lax.map(row, jax.random.split(key, N))

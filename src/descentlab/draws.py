@@ -1,12 +1,13 @@
-r"""Standard normal numbers, four times as fast as `jax.random.normal` on CPU.
+r"""Random bits and standard normal numbers, up to four times as fast as those of `jax.random` on CPU.
 
-Online training spends most of its time drawing numbers, so this is where a step is made cheap:
+Online training spends much of its time drawing numbers, so this is where a step is made cheap:
 
 - The bits are threefry's, the same as `jax.random.bits` draws, but written out: JAX's loop over rounds
   stores all words after each. And both words of a counter are used, of which 32-bit draws waste one.
-- Two words make two numbers (Box and Muller 1958): for u, v uniform, sqrt(-2 log u) (cos 2 pi v, sin 2 pi v).
+- Two words make two normal numbers (Box and Muller 1958), sqrt(-2 log u) (cos 2 pi v, sin 2 pi v) for uniform
+  u and v.
 
-A number has 23 random bits, as many as `jax.random.normal` takes, and is at most 5.7.
+A normal number has 23 random bits, as many as `jax.random.normal` takes, and is at most 5.7.
 """
 
 import math
@@ -17,6 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Key, UInt32
+
+from descentlab import numerics
+
+numerics.configure()  # words of 64 bits
 
 # Salmon, Moraes, Dror and Shaw (2011), Threefry-2x32 of 20 rounds.
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -46,6 +51,22 @@ def words(key: Key[Array, ""], count: int) -> tuple[UInt32[Array, " count"], UIn
         x = x + keys[(i + 1) % 3]
         y = y + (keys[(i + 2) % 3] + jnp.uint32(i + 1))
     return x, y
+
+
+def bits(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "..."]:
+    """Random words of 32 bits: those of half as many of 64 bits, lower halves first.
+
+    >>> key = jax.random.key(3)
+    >>> long = jax.random.bits(key, 3, np.uint64)
+    >>> bool(np.all(np.asarray(long).view(np.uint32) == bits(key, (2, 3)).ravel()))
+    True
+    """
+    count = math.prod(shape)
+    high, low = words(key, -(-count // 2))
+    # As one array both come from one loop, and behind the barrier from one loop only, as below.
+    both = (high.astype(jnp.uint64) << jnp.uint64(32)) | low.astype(jnp.uint64)
+    halves = jax.lax.bitcast_convert_type(jax.lax.optimization_barrier(both), jnp.uint32)
+    return halves.reshape(-1)[:count].reshape(shape)
 
 
 # Compiled as a whole: one operation at a time, products and sums would round otherwise than in a program.
