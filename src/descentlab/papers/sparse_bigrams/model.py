@@ -106,8 +106,8 @@ def gathered(A: Float[Array, "N T"], batch: Batch, N: int) -> Float[Array, "N B"
 
 def _passes(a: Float[Array, "B T"], x: UInt[Array, "B T"], N: int) -> Float[Array, "N B"]:
     """The sum of a over the positions of each token, by a pass for each."""
-    zero = jnp.zeros((), a.dtype)
-    return jnp.stack([jnp.sum(jnp.where(x == jnp.asarray(n, x.dtype), a, zero), axis=1) for n in range(N)])
+    token = jnp.arange(N, dtype=x.dtype)[:, None, None]
+    return jnp.sum(jnp.where(x[None] == token, a[None], jnp.zeros((), a.dtype)), axis=2)
 
 
 def scattered(g: Float[Array, "N B"], x: UInt[Array, "B T"]) -> Float[Array, "B T"]:
