@@ -17,7 +17,7 @@ from descentlab.papers.sparse_bigrams.setting import Preset, Task
 FEW_TOKENS = 16
 # Positions of all sequences that are drawn at once: a batch beyond is cut, which bounds its memory.
 CHUNK = 2**18
-# Positions that passes for each token go over in turn, so that they find them in the cache.
+# Positions that passes for each token go over together: few enough to stay in the cache.
 CACHED = 2**14
 # A word of 32 random bits gives so many tokens that their joint law is uniform up to 2^-16 of itself.
 DIGITS = 2**16
@@ -96,18 +96,16 @@ def gathered(A: Float[Array, "N T"], batch: Batch, N: int) -> Float[Array, "N B"
     B, T = batch.x.shape
     if N > FEW_TOKENS:
         return jnp.zeros(B * N, A.dtype).at[_flat(batch.x, N)].add(A[batch.k]).reshape(-1, N).T
-    size = largest_divisor(B, max(1, CACHED // T))
-    if 4 * size * T < CACHED:  # a batch that cannot be cut well is left whole
-        return _passes(A[batch.k], batch.x, N)
-    parts = batch.x.reshape(-1, size, T), batch.k.reshape(-1, size)
-    found = jax.lax.map(lambda part: _passes(A[part[1]], part[0], N), parts)
-    return found.transpose(1, 0, 2).reshape(N, B)
+    token = jnp.arange(N, dtype=batch.x.dtype)[:, None]
 
+    def one(sequence: tuple[UInt[Array, " T"], Int[Array, ""]]) -> Float[Array, " N"]:
+        x, k = sequence
+        return jnp.sum(jnp.where(x[None, :] == token, A[k][None, :], jnp.zeros((), A.dtype)), axis=1)
 
-def _passes(a: Float[Array, "B T"], x: UInt[Array, "B T"], N: int) -> Float[Array, "N B"]:
-    """The sum of a over the positions of each token, by a pass for each."""
-    token = jnp.arange(N, dtype=x.dtype)[:, None, None]
-    return jnp.sum(jnp.where(x[None] == token, a[None], jnp.zeros((), a.dtype)), axis=2)
+    size = max(1, CACHED // T)
+    if size >= B:
+        return jax.vmap(one)((batch.x, batch.k)).T
+    return jax.lax.map(one, (batch.x, batch.k), batch_size=size).T
 
 
 def scattered(g: Float[Array, "N B"], x: UInt[Array, "B T"]) -> Float[Array, "B T"]:
