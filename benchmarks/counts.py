@@ -61,10 +61,14 @@ def sparse_bigrams(s: Sizes) -> Counts:
 
 
 def sparse_bigrams_bytes(s: Sizes, rows: int) -> float:
-    """A batch with its attention weights, a few times over; V and A of all rows."""
+    """A batch with its attention weights, a few times over, and passes for each token over a part of it.
+
+    Rows are batched while the largest of these arrays, all together, take 2^18 bytes. V and A of all rows.
+    """
     positions = min(s["batch"] * s["T"], 2**18)
-    batched = min(rows, 16) if s["T"] * s["N"] < 2**14 else 1
-    return 4 * (8 * positions * batched + 6 * rows * (s["T"] + s["N"]) * s["N"])
+    passes = s["N"] * min(positions, 2**14)
+    batched = min(rows, max(1, 2**18 // (4 * max(positions, passes))))
+    return 4 * ((8 * positions + 3 * passes) * batched + 6 * rows * (s["T"] + s["N"]) * s["N"])
 
 
 def simulation(s: Sizes) -> Counts:

@@ -71,7 +71,8 @@ def far_from_limit(document: dict[str, Any]) -> Iterator[str]:
             limit = f" Limit: {shares(own['limit'])}." if own["limit"] else ""
             why = f" {work['stands_in_the_way']}" if work["stands_in_the_way"] else ""
             seeds = f", {own['seeds']} seeds" if own["seeds"] > 1 else ""
-            yield f"{work['workload']}{seeds}:{limit} Measured: {shares(own['spent'])}.{why}"
+            measured = f" Measured: {shares(own['spent'])}." if own["spent"] else ""
+            yield f"{work['workload']}{seeds}:{limit}{measured}{why}"
 
 
 def shares(spent: dict[str, Any]) -> str:
@@ -142,9 +143,10 @@ def markdown(document: dict[str, Any]) -> str:
         "",
         "## What stands between a workload and the limit",
         "",
-        "Workloads that take more than three times the least. The limit is what the algorithm's own "
-        "operations take at the rates above; measured is where the time of a step goes by the profiler: in "
-        "products, in making random numbers, in passes over arrays, and between operations.",
+        "Workloads that take more than three times the least, or of which no least is known. The limit is "
+        "what the algorithm's own operations take at the rates above; measured is where the time of a step "
+        "goes by the profiler: in products, in making random numbers, in passes over arrays, and between "
+        "operations. Of the sweep, it is what its runs say that training took, and the rest.",
         "",
         *(f"- {line}" for line in far_from_limit(document)),
         "",

@@ -1,5 +1,6 @@
 """Rollouts on a problem whose every number is known."""
 
+import threading
 from importlib import import_module
 
 import jax
@@ -11,6 +12,7 @@ from jaxtyping import Array, Float, Key
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import descentlab
+from descentlab import numerics
 from descentlab.dynamics import Dynamics, descent
 from descentlab.objective import Objective, empirical
 from descentlab.preset import Settings, parameter, preset
@@ -211,6 +213,28 @@ def test_decompositions_have_one_thread_while_a_rollout_runs_and_all_of_them_aft
         assert seen
         assert all(one == {1} for one in seen)
         assert threads() == {2}
+
+
+def test_decompositions_keep_to_one_thread_until_the_last_rollout_has_ended():
+    def threads() -> set[int]:
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+    first, second = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with numerics.OneThread():
+            first.set()
+            second.wait(10)
+
+    before = threads()
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert first.wait(10)
+    with numerics.OneThread():
+        second.set()
+        thread.join()
+        assert threads() == {1}
+    assert threads() == before
 
 
 def test_what_a_row_works_on_is_the_largest_array_on_its_way():

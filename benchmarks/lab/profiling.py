@@ -85,10 +85,11 @@ def _traced(run: Callable[[], Any]) -> Iterator[list[Event]]:
                     yield [Event(e.start_ns, e.duration_ns, str(name)) for e, name in found if name]
 
 
-def profile(advance: Any, arguments: tuple, steps: int, seeds: int) -> dict[str, Any]:
+def profile(advance: Any, arguments: tuple, steps: int, seeds: int, *, whole: bool = False) -> dict[str, Any]:
     """Of a step of one seed: how many operations, and the microseconds of each kind and between them.
 
-    `advance` takes the arguments, the first and the last step. Tracing itself takes time: what lies between
+    `advance` takes the arguments, the first and the last step; as many steps are traced as there is time for,
+    or the `whole` run, where steps do not all take as long. Tracing itself takes time: what lies between
     operations is what they leave of a run without a trace, and where they leave nothing, since short ones
     look longer than they are, their times are shares of that run.
     """
@@ -102,8 +103,8 @@ def profile(advance: Any, arguments: tuple, steps: int, seeds: int) -> dict[str,
 
     first = min(steps, 20)
     seconds(first)
-    last = max(1, min(steps, int(first * TRACED_SECONDS / seconds(first))))
-    whole = min(seconds(last) for _ in range(3))
+    last = steps if whole else max(1, min(steps, int(first * TRACED_SECONDS / seconds(first))))
+    untraced = min(seconds(last) for _ in range(3))
     took, count = Counter[str](), 0
     for thread in _traced(lambda: compiled(*arguments, 0, last)):
         for name, nanoseconds in alone(thread):
@@ -111,6 +112,6 @@ def profile(advance: Any, arguments: tuple, steps: int, seeds: int) -> dict[str,
             count += 1
     each = 1 / (last * seeds)
     in_trace = 1e-9 * took.total()
-    parts = {k: 1e-3 * each * ns * min(1.0, whole / in_trace) for k, ns in took.most_common()}
-    between = {"between": 1e6 * each * (whole - in_trace)} if in_trace < whole else {}
-    return {"microseconds": 1e6 * each * whole, "operations": each * count, "parts": parts | between}
+    parts = {k: 1e-3 * each * ns * min(1.0, untraced / in_trace) for k, ns in took.most_common()}
+    between = {"between": 1e6 * each * (untraced - in_trace)} if in_trace < untraced else {}
+    return {"microseconds": 1e6 * each * untraced, "operations": each * count, "parts": parts | between}

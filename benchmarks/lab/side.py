@@ -73,7 +73,8 @@ class Rollout:
     def explain(self) -> dict[str, Any]:
         """Where the time of a step goes."""
         arguments = begun(self.system, self.preset, len(self.seeds))
-        return profile(self.system.advance, arguments, int(self.record[-1]), len(self.seeds))
+        whole = not self.system.divisible(self.preset)
+        return profile(self.system.advance, arguments, int(self.record[-1]), len(self.seeds), whole=whole)
 
     def _run(self, record: np.ndarray, out: Path | None) -> None:
         found = rollout(self.system, self.preset, self.seeds, record)

@@ -38,9 +38,8 @@ class Theory(Training):
 
     def begin(self) -> None:
         self.params = tuple(w.clone().requires_grad_() for w in self.start)
-        self.sums = torch.zeros(
-            2
-        )  # of lengths and squares; compiled updates leave tensors without axes alone
+        # Of lengths and squares. A compiled update leaves tensors without axes alone.
+        self.sums = torch.zeros(2)
 
     def heads(self, W: Tensor) -> Tensor:
         """(N, H, n, d)."""

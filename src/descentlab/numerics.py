@@ -10,6 +10,7 @@ import hashlib
 import os
 import platform
 import re
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import version
@@ -85,15 +86,31 @@ def configure() -> None:
             jax.config.update("jax_num_cpu_devices", cores())
 
 
-@contextlib.contextmanager
-def decompositions_on_one_thread() -> Iterator[None]:
-    """Has the linear algebra library use one thread a call.
+class OneThread(contextlib.ContextDecorator):
+    """Has the linear algebra library use one thread a call, in this process, while anyone is inside.
 
     Rows are spread over the cores already, and threads that wait for each other on cores in use make a small
     decomposition ten to a hundred times slower.
     """
-    with _linear_algebra().limit(limits=1, user_api="blas"):
-        yield
+
+    _lock, _inside, _limit = threading.Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if OneThread._inside == 0:
+                OneThread._limit = _linear_algebra().limit(limits=1, user_api="blas")
+            OneThread._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        from threadpoolctl import OpenBLASController
+
+        with self._lock:
+            OneThread._inside -= 1
+            if OneThread._inside == 0 and OneThread._limit is not None:
+                # Whoever leaves last gives back, though another thread may have entered first.
+                if hasattr(OpenBLASController, "clear_controlling_thread"):
+                    OpenBLASController.clear_controlling_thread(force=True)
+                OneThread._limit.restore_original_limits()
 
 
 @cache
@@ -102,6 +119,15 @@ def _linear_algebra() -> "ThreadpoolController":
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is at most `most`, or 1.
+
+    >>> largest_divisor(1024, 163), largest_divisor(7, 5)
+    (128, 1)
+    """
+    return max((n for n in range(1, min(number, most) + 1) if number % n == 0), default=1)
 
 
 def make_room(most: int | None = None) -> bool:

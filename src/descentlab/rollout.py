@@ -84,7 +84,7 @@ def rollout(
     return rollouts(system, [preset], seeds, records, **further)[0]
 
 
-@numerics.decompositions_on_one_thread()
+@numerics.OneThread()
 def rollouts(
     system: System,
     presets: Sequence[Settings],
@@ -199,7 +199,7 @@ def begun(system: System, preset: Settings, seeds: int) -> tuple[Any, Any, Any, 
     return keys, tasks, states, filled(_leaves([system.program(preset)], seeds)), data
 
 
-@numerics.decompositions_on_one_thread()
+@numerics.OneThread()
 def seconds_per_step(system: System, preset: Settings, seeds: int, steps: int = 50) -> float:
     """The time a step of so many seeds takes here, compiled; of several steps where one is short."""
     arguments = begun(system, preset, seeds)

@@ -8,7 +8,7 @@ what they work on fits the cache together. Data, such as images, are there once 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,9 +18,10 @@ from jax.extend.core import ClosedJaxpr, Jaxpr  # pyright: ignore[reportPrivateI
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from descentlab.dynamics import Dynamics, State
+from descentlab.numerics import largest_divisor
 from descentlab.probe import Probe
 
-CACHE_BYTES = 2**18  # rows whose states share this much run as one batch
+CACHE_BYTES = 2**18  # rows that work on so much together run as one batch
 
 
 class Loaded(NamedTuple):
@@ -75,7 +76,14 @@ class System:
 
     def divisible(self, preset: Any) -> bool:
         """Whether a run may be cut between records: flows, which have no data, go from record to record."""
-        return _divisible(self, preset)
+        if preset not in self._known:
+            self._known[preset] = self._goes_by_steps(preset)
+        return self._known[preset]
+
+    @cached_property
+    def _known(self) -> dict[Any, bool]:
+        """Presets that were asked about: it takes tracing their dynamics to know."""
+        return {}
 
     def _goes_by_steps(self, preset: Any) -> bool:
         if self.data is not None:
@@ -134,7 +142,7 @@ class System:
                 bytes_each = _working_set(lambda *first: function(*first, *same), first)
                 fitting = max(1, min(local, CACHE_BYTES // max(1, bytes_each)))
                 # A rest would be a second copy of the program, and as long to compile.
-                even = max(n for n in range(1, fitting + 1) if local % n == 0)
+                even = largest_divisor(local, fitting)
                 batch = even if 2 * even >= fitting else fitting
                 return jax.lax.map(
                     lambda e: function(*e, *same), each, batch_size=batch if batch > 1 else None
@@ -149,12 +157,6 @@ class System:
             return spread(*args)
 
         return compiled
-
-
-@lru_cache(maxsize=1024)
-def _divisible(system: System, preset: Any) -> bool:
-    """What takes tracing a step to know, and is asked for every run."""
-    return system._goes_by_steps(preset)
 
 
 def _bytes(tree: Any) -> int:

@@ -472,6 +472,16 @@ def test_all_ways_through_the_tokens_are_one(N: int, few: int, cached: int, monk
     np.testing.assert_array_equal(model.scattered(g.T, x), np.einsum("btn,bn->bt", X, g))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_largest_word_picks_nothing_of_probability_zero(dtype: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(model, "bits", lambda key, shape: jnp.full(shape, 2**32 - 1, "uint32"))
+    task = task_of(T=6)
+    first = jnp.zeros((3, 3), dtype).at[:2].set(0.5)  # the last token follows nothing
+    task = task._replace(P=first, mu=task.mu.astype(dtype), weights=task.weights.astype(dtype))
+    batch = model.sample(KEY, task, 5, 6, False)
+    assert np.asarray(batch.o).max() == 1
+
+
 def test_softmax_attention_is_the_softmax_of_each_triggers_logits():
     p = sb.Preset(N=3, T=6, attention="softmax", algorithm="sgd")
     task, w = task_of(T=6), random_weights(3, 6)

@@ -34,11 +34,15 @@ class Frame:
             self.into.layout[name] = looks.axis(axis, ends, anchor, mirror)
             if axis.get_scale() not in ("linear", "log"):
                 self.into.layout["meta"]["fixed"].append(name)
-        # A power of ten that all ticks of an axis share is printed beside it.
-        powers = (axis.get_offset_text() for axis, *_ in axes)
-        for text in (self.ax.title, self.ax.xaxis.label, self.ax.yaxis.label, *powers):
-            if text.get_text() and text.get_visible():
-                self.into.layout["annotations"].append(looks.printed(text))
+            # A power of ten that all ticks of the axis share is printed beside it.
+            self.printed(axis.get_offset_text(), name=f"power of {name}")
+        for text in (self.ax.title, self.ax.xaxis.label, self.ax.yaxis.label):
+            self.printed(text)
+
+    def printed(self, text: Text, **further: Any) -> None:
+        """Words of the frame, if there are any, where the figure has them."""
+        if text.get_text() and text.get_visible():
+            self.into.layout["annotations"].append(looks.printed(text) | further)
 
     def text(self, text: Text) -> None:
         """Words where the figure has them."""

@@ -81,13 +81,17 @@
     const fixed = (layout.meta && layout.meta.fixed) || [];
     const axes = Object.keys(layout).filter((key) => /^[xy]axis/.test(key) && layout[key].tickvals && !fixed.includes(key));
     const printed = axes.map((axis) => [...layout[axis].range]);
+    // The power of ten beside an axis is that of its printed ticks.
+    const powers = axes.map((axis) => (layout.annotations || []).findIndex((words) => words.name === `power of ${axis}`));
     place.on("plotly_relayout", () => {
       const update = {};
       axes.forEach((axis, i) => {
         const room = 1e-6 * Math.abs(printed[i][1] - printed[i][0]);
         const whole = place.layout[axis].range.every((end, j) => Math.abs(end - printed[i][j]) < room);
         const mode = whole ? "array" : "auto";
-        if (place.layout[axis].tickmode !== mode) update[`${axis}.tickmode`] = mode;
+        if (place.layout[axis].tickmode === mode) return;
+        update[`${axis}.tickmode`] = mode;
+        if (powers[i] >= 0) update[`annotations[${powers[i]}].visible`] = whole;
       });
       if (Object.keys(update).length > 0) Plotly.relayout(place, update);
     });

@@ -39,7 +39,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from descentlab.dynamics import Dynamics, descent
 from descentlab.flow import flow
-from descentlab.numerics import float_dtype
+from descentlab.numerics import float_dtype, largest_divisor
 from descentlab.objective import online, population
 from descentlab.optimizers import optimizer
 from descentlab.paper import About
@@ -254,7 +254,7 @@ def relative_error(w: Params, law: Law) -> Float[Array, ""]:
 
 def error_on_prompts(key: Key[Array, ""], w: Params, law: Law, length: int, samples: int) -> Array:
     """The mean of (yhat - y)^2 over drawn prompts, in parts that fit the cache."""
-    part = max(n for n in range(1, min(samples, 256) + 1) if samples % n == 0)
+    part = largest_divisor(samples, 256)
 
     def errors(key: Key[Array, ""]) -> Array:
         E, y = prompts(key, law, part, length)

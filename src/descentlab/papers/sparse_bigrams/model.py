@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, UInt
 
 from descentlab.draws import bits
+from descentlab.numerics import largest_divisor
 from descentlab.papers.sparse_bigrams.setting import Preset, Task
 
 # Up to so many tokens a pass over all positions for each token beats indexing.
@@ -66,7 +67,8 @@ def sample(key: Key[Array, ""], task: Task, batch: int, T: int, uniform: bool = 
     """Tokens and trigger from mu; then t ~ q^(k) and the next token from P[:, x_t]."""
     x_key, u_key = jax.random.split(key)
     x = tokens(x_key, task.mu, (batch, T), uniform)
-    of_k, of_t, of_o = jnp.ldexp(bits(u_key, (3, batch, 1)).astype(task.mu.dtype), -32)
+    # 24 bits are exact in both precisions: u stays below 1, and indices of probability 0 are not picked.
+    of_k, of_t, of_o = jnp.ldexp((bits(u_key, (3, batch, 1)) >> 8).astype(task.mu.dtype), -24)
 
     def pick(u: Float[Array, "B 1"], below: Float[Array, "rows n"]) -> Int[Array, " B"]:
         """Indices by the sums of their laws."""
@@ -142,15 +144,6 @@ def summed_gradient(V: Float[Array, "N N"], A: Float[Array, "N T"], batch: Batch
     h, turned = gathered(A, batch, N), jax.lax.optimization_barrier(V.T)
     r = V @ h - chosen(batch.o, N, V)
     return Params(r @ h.T, chosen(batch.k, N, V) @ scattered(turned @ r, batch.x))
-
-
-def largest_divisor(number: int, most: int) -> int:
-    """The largest divisor of a number that is at most `most`, or 1.
-
-    >>> largest_divisor(1024, 163), largest_divisor(7, 5)
-    (128, 1)
-    """
-    return max((n for n in range(1, min(number, most) + 1) if number % n == 0), default=1)
 
 
 def batch_gradient(key: Key[Array, ""], V: Array, A: Array, task: Task, p: Preset) -> Params:
