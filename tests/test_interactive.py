@@ -46,7 +46,7 @@ def test_a_power_of_ten_that_ticks_share_stands_beside_the_axis():
     assert 20_000.0 in layout["yaxis"]["tickvals"]
     (power,) = [one for one in layout["annotations"] if "10" in one["text"]]
     left, bottom = layout["xaxis"]["domain"][0], layout["yaxis"]["domain"][1]
-    assert power["text"] == "×10<sup>4</sup>"
+    assert power["text"].split() == ["×", "10<sup>4</sup>"]
     assert power["name"] == "power of yaxis"
     assert power["x"] == pytest.approx(left, abs=0.1)
     assert power["y"] > bottom
