@@ -35,7 +35,9 @@ def serve(store: Store, port: int) -> None:
             f"http://{HOST}:{httpd.server_address[1]}/ follows {store.path.resolve()}; Ctrl-C stops it",
             flush=True,
         )
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # Ctrl-C too: a process that a script starts in the background is born deaf to it.
+        for stop in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(stop, signal.default_int_handler)
         try:
             httpd.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
