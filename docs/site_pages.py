@@ -144,10 +144,10 @@ def verdicts(one: Paper, judged: verdict_tables.Judged) -> list[str]:
     """The verdicts at a preset: a table, then each claim with what it means."""
     claims = {claim.name: claim for claim in one.claims}
     known = [found for found in judged["claims"] if found["claim"] in claims]
-    lines = ["| claim | verdict | measured, 95 % interval | predicted |", "| --- | --- | --- | --- |"]
+    lines = verdict_tables.head()
     for found in known:
-        numbers = f"{verdict_tables.measured(found)} | {verdict_tables.predicted(found)}"
-        lines.append(f"| [`{found['claim']}`](#{found['claim']}) | {badge(found)} | {numbers} |")
+        link = f"[`{found['claim']}`](#{found['claim']})"
+        lines.append(f"| {link} | {badge(found)} | {verdict_tables.numbers(found)} |")
     command = f"`descentlab judge {one.name} {judged['preset']} --seeds {judged['seeds']}`"
     return [
         f"### At preset {judged['preset']}",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from descentlab import Outcome
-from descentlab.report.number import interval, number
+from descentlab.report.number import interval, number, percent
 
 RECORDED = Path(__file__).parent / "recorded"
 SHOWN = (Outcome.SUPPORTED, Outcome.REFUTED, Outcome.UNDECIDED)
@@ -53,13 +53,19 @@ def counts(judged: Judged) -> str:
 
 
 def all_claims(judged: Judged) -> str:
-    """A row a claim."""
-    lines = ["| claim | verdict | measured, 95 % interval | predicted |", "| --- | --- | --- | --- |"]
-    lines += [
-        f"| `{claim['claim']}` | {claim['outcome']} | {measured(claim)} | {predicted(claim)} |"
-        for claim in judged["claims"]
-    ]
-    return "\n".join(lines)
+    """A row a claim, with the level that decided: claims judged together are held to more than 95 %."""
+    rows = [f"| `{one['claim']}` | {one['outcome']} | {numbers(one)} |" for one in judged["claims"]]
+    return "\n".join([*head(), *rows])
+
+
+def head() -> list[str]:
+    """The first lines of a table of claims."""
+    return ["| claim | verdict | decided at | measured, 95 % interval | predicted |", "|" + " --- |" * 5]
+
+
+def numbers(claim: dict[str, Any]) -> str:
+    """What a table has of a claim after its verdict."""
+    return f"{percent(claim['level'])} | {measured(claim)} | {predicted(claim)}"
 
 
 def overview(all_judged: list[Judged]) -> str:

@@ -215,6 +215,7 @@ def print_verdicts(verdicts: "list[Verdict]") -> None:
     for column, justify in (
         ("claim", "left"),
         ("outcome", "left"),
+        ("at", "right"),
         ("value", "right"),
         ("95 % interval", "right"),
         ("predicts", "right"),
@@ -224,12 +225,17 @@ def print_verdicts(verdicts: "list[Verdict]") -> None:
     for v in verdicts:
         interval = f"[{short(v.low)}, {short(v.high)}]".replace("[", "\\[")
         outcome = f"[{colours.get(v.outcome, 'default')}]{v.outcome}[/]"
+        predicts = str(v.predicts).replace("[", "\\[")
         table.add_row(
-            v.claim, outcome, short(v.value), interval, str(v.predicts).replace("[", "\\["), str(v.seeds)
+            v.claim, outcome, f"{100 * v.level:.4g} %", short(v.value), interval, predicts, str(v.seeds)
         )
         if v.reason:
             table.add_row(f"  {v.reason}", style="dim")
     _print_table(table)
+    if len(verdicts) > 1:
+        print(
+            "Claims are judged together (Holm): an interval at the level under `at` decides, not that at 95 %."
+        )
 
 
 def _print_table(table: Table) -> None:

@@ -34,7 +34,7 @@ from descentlab.report.tex import prose
 MEANINGS = {
     Outcome.SUPPORTED: "the measured interval lies inside what the theorem predicts",
     Outcome.REFUTED: "it lies outside",
-    Outcome.UNDECIDED: "it does both in part: the runs are too short or too few",
+    Outcome.UNDECIDED: "neither is certain enough: the runs are too short or too few",
     Outcome.OUT_OF_REGIME: "an exact assumption of the theorem is not met",
     Outcome.BROKEN: "nothing could be measured",
 }

@@ -19,7 +19,7 @@ from descentlab.scaffold import your_paper as paper
 from descentlab.store import Store
 
 ALPHA = 1e-6  # of every z-test; seeds are fixed, so a test that passes goes on passing
-SEEDS = 6
+SEEDS = 8
 KEY = jax.random.key(7)
 TASK = paper.make_task(KEY, paper.Preset(d=4, noise=0.5))
 
