@@ -61,6 +61,12 @@ def test_papers_lists_what_there_is():
     assert {"quick", "paper"} <= set(paper["presets"])
     assert "value_noise_grows_linearly" in paper["claims"]
     assert "sign_descent" in descentlab("papers").stdout
+    one = descentlab("papers", "decision_lists").stdout
+    assert one.startswith("decision_lists: ")
+    assert "value_noise_grows_linearly" not in one
+    wrong = descentlab("papers", "nothing")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "there is no paper nothing; there are attention_kernels, " in wrong.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,25 @@
 """Commands that look: papers, doctor."""
 
+from typing import Annotated
+
 import typer
 
 from descentlab.cli.options import Json, StoreDir
-from descentlab.cli.output import print_json
+from descentlab.cli.output import fail, print_json
+
+Papers = Annotated[
+    list[str] | None, typer.Argument(metavar="[PAPER]...", help="Papers; all of them if none is named.")
+]
 
 
-def papers(json_: Json = False) -> None:
+def papers(names: Papers = None, json_: Json = False) -> None:
     """Papers with their presets, settings, claims and figures."""
     from descentlab.catalogue import catalogue, text
 
-    found = catalogue()
+    every = {entry["paper"]: entry for entry in catalogue()}
+    if unknown := [name for name in names or () if name not in every]:
+        fail(f"descentlab: there is no paper {unknown[0]}; there are {', '.join(every)}.", 2)
+    found = [every[name] for name in names or every]
     if json_:
         shown = ("paper", "title", "presets", "claims", "figures")
         print_json([{name: entry[name] for name in shown} for entry in found])
