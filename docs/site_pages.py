@@ -31,7 +31,16 @@ import verdict_tables  # noqa: E402
 from docstrings import escaped  # noqa: E402
 
 # What comes first, in this order; every further page of docs/ follows.
-GUIDE = ("tour.md", "adding_a_paper.md", "verdicts.md", "sweeps.md", "cluster.md", "data.md", "report.md")
+GUIDE = (
+    "tour.md",
+    "adding_a_paper.md",
+    "verdicts.md",
+    "sweeps.md",
+    "cluster.md",
+    "data.md",
+    "report.md",
+    "performance.md",
+)
 SHIM = re.compile(r"https://[^\"']+/iframe-worker/shim")
 # Modules beside the nouns whose functions one writes claims and papers with.
 MODULES = {
