@@ -233,9 +233,7 @@ def print_verdicts(verdicts: "list[Verdict]") -> None:
             table.add_row(f"  {v.reason}", style="dim")
     _print_table(table)
     if len(verdicts) > 1:
-        print(
-            "Claims are judged together (Holm): an interval at the level under `at` decides, not that at 95 %."
-        )
+        print("Claims are judged together (Holm): the interval at the level under `at` decides.")
 
 
 def _print_table(table: Table) -> None:
