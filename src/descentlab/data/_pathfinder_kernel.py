@@ -3,8 +3,7 @@
 A snake is an array of five numbers: its pivot, its heading, and the point its last stroke is drawn from. The
 room of that last stroke is not yet in the mask ("pending"): only the stroke after the next keeps off it.
 
-Compiled code is kept on disk by this file's time stamp, so that all that it is compiled from stands here:
-what other files set comes as an argument.
+Compiled code is kept on disk by this file's time stamp, so all that it is compiled from stands here.
 """
 
 import math
