@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from descentlab.data import imdb, look
+from descentlab.data import files, imdb, look
 from descentlab.errors import DataError, SettingError
 
 REAL = pytest.mark.skipif(
@@ -25,6 +25,12 @@ REVIEWS = {
     for split in ("train", "test")
     for kind, words in WORDS.items()
 }
+
+
+def content(split: str) -> bytes:
+    """What a half's checksum is of: labels and texts, sorted."""
+    lines = [(label, text) for label, kind in enumerate(("neg", "pos")) for text in REVIEWS[split, kind]]
+    return "".join(f"{label} {text}\n" for label, text in sorted(lines)).encode()
 
 
 def unpacked(folder: Path) -> None:
@@ -64,7 +70,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder for reviews, of which there are few in these tests; nothing is fetched."""
     monkeypatch.setenv("DESCENTLAB_DATA", str(tmp_path))
     monkeypatch.setenv("DESCENTLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(imdb, "EACH", EACH)
+    for split, half in imdb.UNPACKED.items():
+        known = hashlib.sha256(content(split)).hexdigest()
+        monkeypatch.setitem(imdb.UNPACKED, split, replace(half, checksum=f"sha256:{known}"))
     (tmp_path / "imdb").mkdir()
     return tmp_path / "imdb"
 
@@ -123,11 +131,18 @@ def test_tokens_are_bytes_cut_and_padded(folder: Path):
         imdb.load("unsup")
 
 
-def test_a_folder_that_lacks_reviews_is_refused(folder: Path):
+@pytest.mark.parametrize("altered", [None, "4 dreary, but not quite"])
+def test_a_folder_that_lacks_or_alters_a_review_is_refused(folder: Path, altered: str | None):
     unpacked(folder)
-    (folder / "aclImdb" / "test" / "neg" / "3_7.txt").unlink()
-    with pytest.raises(DataError, match=r"aclImdb/test/neg is damaged: it holds 5 reviews instead of 6\."):
-        imdb.load("train")
+    review = folder / "aclImdb" / "test" / "neg" / "3_7.txt"
+    review.unlink() if altered is None else review.write_text(altered)
+    assert len(imdb.load("train")[0]) == 2 * EACH  # the other half is whole
+    with pytest.raises(
+        DataError,
+        match=rf"aclImdb/test is damaged: its {2 * EACH - (altered is None)} reviews have sha256 \w+ "
+        r"instead of \w+, .*Unpack aclImdb_v1.tar.gz again",
+    ):
+        imdb.load("test")
     assert look("imdb").status == "damaged"
 
 
@@ -166,6 +181,11 @@ def test_the_real_reviews():
         first = labels[:1000].mean()
         assert abs(first - 0.5) < 5 * 0.5 / np.sqrt(1000)
         assert not any(b"\0" in text for text in texts)
+        # All forms hold the same reviews, so that one checksum does for the folder.
+        assert (
+            files.fault(imdb._lines(sorted(zip(labels.tolist(), texts, strict=True))), imdb.UNPACKED[split])
+            is None
+        )
         sums[split] = hashlib.sha256(b"\0".join(texts) + labels.tobytes()).hexdigest()[:16]
     # The order of the reviews is part of every result on them.
     assert sums == {"train": "a14822503c36c37d", "test": "60bd75fe40de26ba"}

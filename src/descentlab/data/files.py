@@ -30,14 +30,14 @@ BLOCK = 1 << 16
 class File:
     """A file of a data set: its place below a folder of data, its size, its checksum, where to get it.
 
-    `instead` names what serves as well, where there is something.
+    `hint` says what else one should know who fetches it by hand.
     """
 
     path: str
     size: int
     checksum: str  # such as md5:9fb629c4...
     addresses: tuple[str, ...] = ()
-    instead: str = ""
+    hint: str = ""
 
     @property
     def dataset(self) -> str:
@@ -189,5 +189,5 @@ def _missing(file: File, failures: list[str]) -> str:
         f"With a network, `descentlab data {file.dataset}` gets it. Or fetch {file.addresses[0]} by hand and",
         f"put it into {(cache_folder() / file.path).parent}, or into {file.dataset}/ below a folder that "
         "DESCENTLAB_DATA names.",
-        *([f"Instead, {file.instead} will do."] if file.instead else []),
+        *([file.hint] if file.hint else []),
     ])  # fmt: skip

@@ -3,8 +3,7 @@
 They are read from the first of these that a folder of data holds:
 
     imdb/imdb_{train,test}.jsonl.xz   a JSON object a line with label (1 positive) and text; sha256 verified
-    imdb/aclImdb/                     the authors' archive, unpacked; there is no checksum of a folder: each
-                                      of the four classes must have 12,500 files, altered ones go unnoticed
+    imdb/aclImdb/                     the authors' archive, unpacked; sha256 of its reviews verified
     imdb/aclImdb_v1.tar.gz            the authors' archive; md5 verified
 
 Whatever the form, the order is the same: sorted by label and text, then permuted once and for all.
@@ -27,15 +26,24 @@ from descentlab.errors import DataError, SettingError
 
 ABOUT = "Large Movie Review Dataset, 25,000 + 25,000 film reviews (Maas et al., ACL 2011)"
 TERMS = "no formal licence: research use, cite Maas et al. 2011; not to be copied into other work"
-EACH = 12_500  # reviews of each label in each half
 SEED = 2011
 LABELS = {"neg": 0, "pos": 1}
 ARCHIVE = File(
     "imdb/aclImdb_v1.tar.gz", 84_125_825, "md5:7c2ac02c03563afcf9b574c7e56c153a",
     ("https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",),
-    "imdb_train.jsonl.xz and imdb_test.jsonl.xz, or the unpacked folder aclImdb,",
+    "Instead, imdb_train.jsonl.xz and imdb_test.jsonl.xz, or the unpacked folder aclImdb, will do.",
 )  # fmt: skip
-UNPACKED = "imdb/aclImdb"
+FOLDER = "imdb/aclImdb"
+UNPACKED = {  # a half's reviews as `_lines` writes them
+    "train": File(
+        f"{FOLDER}/train", 33_207_823,
+        "sha256:696c2f652a4dc50c298be1f371a7ecb4b1b9e57620689202fc1f69d26ea892cf",
+    ),
+    "test": File(
+        f"{FOLDER}/test", 32_425_685,
+        "sha256:91411c673fd9267e0995f3130b254479b4ab33a18750e15efd5586ea0b537bc3",
+    ),
+}  # fmt: skip
 HALVES = {
     "train": File(
         "imdb/imdb_train.jsonl.xz", 9_147_116,
@@ -90,13 +98,13 @@ def _load(split: str, folders: tuple[Path, ...]) -> tuple[tuple[bytes, ...], np.
 
 def _find(split: str) -> Path | None:
     """The first thing that holds a half; None where nothing does."""
-    forms = (HALVES[split].path, UNPACKED, ARCHIVE.path)
+    forms = (HALVES[split].path, FOLDER, ARCHIVE.path)
     return next((p for folder in files.folders() for form in forms if (p := folder / form).exists()), None)
 
 
 def _file(place: Path, split: str) -> File | None:
     """The file that a half is read from; None for the unpacked archive."""
-    if place.name == Path(UNPACKED).name:
+    if place.name == Path(FOLDER).name:
         return None
     return ARCHIVE if place.name == Path(ARCHIVE.path).name else HALVES[split]
 
@@ -105,24 +113,31 @@ def _reviews(place: Path, split: str) -> list[tuple[int, bytes]]:
     """Label and text of each review of a half."""
     file = _file(place, split)
     if file is None:
-        texts = _texts(place)
-        return [(LABELS[kind], path.read_bytes()) for kind in LABELS for path in texts[split, kind]]
+        return _unpacked(place, split)
     if file is ARCHIVE:
         return _archived(place)[split]
     lines = lzma.decompress(files.verified(place, file)).splitlines()
     return [(review["label"], review["text"].encode()) for review in map(json.loads, lines)]
 
 
-def _texts(folder: Path) -> dict[tuple[str, str], list[Path]]:
-    """The files of each class of the unpacked archive, 12,500 each."""
-    found = {(split, kind): [*(folder / split / kind).glob("*.txt")] for split in HALVES for kind in LABELS}
-    for (split, kind), texts in found.items():
-        if len(texts) != EACH:
-            raise DataError(
-                f"{folder / split / kind} is damaged: it holds {len(texts)} reviews instead of {EACH}. "
-                f"Unpack {Path(ARCHIVE.path).name} again, or remove {folder} and give `descentlab data imdb`."
-            )
-    return found
+def _unpacked(folder: Path, split: str) -> list[tuple[int, bytes]]:
+    """Label and text of each review of a half of the unpacked archive, sorted and verified."""
+    reviews = sorted(
+        (label, path.read_bytes())
+        for kind, label in LABELS.items()
+        for path in (folder / split / kind).glob("*.txt")
+    )
+    if wrong := files.fault(_lines(reviews), UNPACKED[split]):
+        raise DataError(
+            f"{folder / split} is damaged: its {len(reviews)} reviews have {wrong}. Unpack "
+            f"{Path(ARCHIVE.path).name} again, or remove {folder} and give `descentlab data imdb`."
+        )
+    return reviews
+
+
+def _lines(reviews: list[tuple[int, bytes]]) -> bytes:
+    """Labels and texts as one content, whose checksum is that of a half."""
+    return b"".join(b"%d %b\n" % review for review in reviews)
 
 
 @cache
@@ -144,6 +159,6 @@ def find(fetch: bool = False) -> dict[str, Path | None]:
         place = _find(split) or (files.download(ARCHIVE) if fetch else None)
         if place is not None and place not in places.values():
             file = _file(place, split)
-            _ = files.verified(place, file) if file else _texts(place)
+            _ = files.verified(place, file) if file else [_unpacked(place, half) for half in HALVES]
         places[f"imdb, {split} half"] = place
     return places

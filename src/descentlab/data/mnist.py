@@ -27,8 +27,14 @@ MIRRORS = (
 )
 
 
+HINT = (
+    "MNIST is four files, from one address: train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz,\n"
+    "  t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz."
+)
+
+
 def _file(name: str, size: int, md5: str) -> File:
-    return File(f"mnist/{name}", size, f"md5:{md5}", tuple(mirror + name for mirror in MIRRORS))
+    return File(f"mnist/{name}", size, f"md5:{md5}", tuple(mirror + name for mirror in MIRRORS), HINT)
 
 
 FILES = {  # images and labels
