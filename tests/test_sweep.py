@@ -858,6 +858,18 @@ def test_long_work_is_foretold_and_short_work_is_not(
     assert "about 6 hours of training" in told
 
 
+def test_a_run_says_how_far_it_is_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    bars = Bars()
+    bars.begin("bowl", 20, 3)
+    bars.progress(5, 0.5)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("descentlab.terminal.RUN_QUIET_SECONDS", -1.0)
+    bars.progress(10, 0.25)
+    assert capsys.readouterr().err == "bowl (3 seeds) step 10 of 20, loss 0.25\n"
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_an_overview_tells_how_a_sweep_stands(
     terminal: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

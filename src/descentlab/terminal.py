@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from descentlab.sweep import Sweep
 
 LONG_SECONDS = 120
-QUIET_SECONDS = 10
+QUIET_SECONDS, RUN_QUIET_SECONDS = 10, 30  # between lines about a campaign, and about a run
 MANY_STEPS, MANY_DEAR_STEPS = 10**6, 10**4  # worth timing beforehand; dear ones go through data
 EARLY = 0.02  # of the work
 
@@ -72,7 +72,7 @@ class _Screen(View):
 
 
 class Bars(_Screen):
-    """A bar a run on a terminal; everywhere a line when a run is whole."""
+    """A bar a run on a terminal, elsewhere a line now and then; everywhere a line when a run is whole."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,11 +83,12 @@ class Bars(_Screen):
             console=self.console, transient=True,
         )  # fmt: skip
         self.task: TaskID | None = None
-        self.label, self.began = "", 0.0
+        self.label, self.steps, self.began, self.told = "", 0, 0.0, 0.0
 
     def begin(self, label: str, steps: int, seeds: int, cells: int = 1) -> None:
         """A new bar."""
-        self.label, self.began = f"{label} ({seeds} seeds)", time.monotonic()
+        self.label, self.steps = f"{label} ({seeds} seeds)", steps
+        self.began = self.told = time.monotonic()
         if self.console.is_terminal:
             self.task = self.bars.add_task(self.label, total=steps, loss=float("nan"))
 
@@ -95,6 +96,9 @@ class Bars(_Screen):
         """Moves the bar."""
         if self.task is not None:
             self.bars.update(self.task, completed=step, loss=loss)
+        elif time.monotonic() - self.told > RUN_QUIET_SECONDS:
+            self.told = time.monotonic()
+            self.say(f"{self.label} step {step} of {self.steps}, loss {loss:.3g}")
 
     def drop(self) -> None:
         """Removes the bar."""

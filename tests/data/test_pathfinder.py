@@ -179,6 +179,25 @@ def test_image_depends_on_seed_and_number_alone(settings: Pathfinder):
     assert len(np.unique(images, axis=0)) == 12
 
 
+def test_images_are_the_same_however_they_are_divided(monkeypatch: pytest.MonkeyPatch):
+    together = pathfinder.scenes(30, 5, BASELINE)
+    monkeypatch.setattr(pathfinder, "BLOCK", 4)
+    monkeypatch.setattr(pathfinder, "cores", lambda: 3)
+    for whole, parts in zip(together, pathfinder.scenes(30, 5, BASELINE), strict=True):
+        np.testing.assert_array_equal(whole, parts)
+
+
+def test_long_drawing_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    generate(9, 5, BASELINE)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(pathfinder, "BLOCK", 4)
+    monkeypatch.setattr(pathfinder, "TELL_SECONDS", -1.0)
+    generate(9, 5, BASELINE)
+    assert capsys.readouterr().err.splitlines() == [
+        f"drawing Pathfinder images: {done} of 9" for done in (4, 8, 9)
+    ]
+
+
 def test_short_snakes_have_their_length(drawn: dict[str, Scenes]):
     assert drawn["baseline"].points.shape == (200, 2, 6, 2)
     assert drawn["baseline"].tries.mean() < drawn["hard"].tries.mean()

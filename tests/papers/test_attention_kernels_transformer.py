@@ -21,11 +21,12 @@ from descentlab import paper
 from descentlab.claim import Claim, Outcome, judge
 from descentlab.curvature import extremes_with_vector
 from descentlab.data import imdb, pathfinder
+from descentlab.draws import thinning
 from descentlab.estimate import Broken
 from descentlab.papers.attention_kernels import model as one_layer
 from descentlab.papers.attention_kernels import transformer as tr
 from descentlab.papers.attention_kernels.transformer import claims, figures, landscape, model, runs
-from descentlab.papers.attention_kernels.transformer.attention import SCORES
+from descentlab.papers.attention_kernels.transformer.attention import SCORES, Dropout
 from descentlab.preset import SettingError
 from descentlab.rollout import Checkpoint, rollout
 from descentlab.system import Loaded
@@ -36,7 +37,7 @@ PAPER = paper.load("attention_kernels")
 # One layer and few numbers: programs that compile fast, and Hessians of 16 rows.
 SMALL = tr.PRESETS["pathfinder_landscape_tiny"].replace(
     layers=1, D=4, width=5, n_train=16, n_test=6, batch=3, steps=6, softmax_steps=3, warmup=2.0, eta=0.01,
-    plane=3, evaluations=3,
+    plane=5, evaluations=3,
 )  # fmt: skip
 GAUSSIAN = SMALL.replace(kernel="gaussian")
 SOFTMAX = SMALL.replace(plane=0)
@@ -201,16 +202,23 @@ def test_chunks_change_neither_outputs_nor_slopes(kernel: str, chunk: int):
         assert np.abs(slopes[0]).min() > 0
 
 
+DROP = Dropout.of_heads(jax.random.key(8), 0.25, H)
+
+
 @by_kernel
 @pytest.mark.parametrize("chunk", [0, 3, 4])
-def test_weights_are_thinned_chunk_by_chunk_in_order(kernel: str, chunk: int):
+def test_weights_are_thinned_by_head_and_chunk_in_order(kernel: str, chunk: int):
     rows = chunk or N
-    masks = np.random.default_rng(8).integers(0, 2, (-(-N // rows), H, rows, N)).astype(float)
-    drop, (q, k, v, there) = jnp.asarray(masks), (jnp.asarray(x) for x in (Q, K, V, SOME))
-    found = model.attend(q, k, v, there, kernel, chunk, lambda number, S: S * drop[number])
-    kept = np.concatenate(list(masks), axis=1)[:, :N]
+    masks = [
+        [thinning(jax.random.fold_in(key, number), 0.25, (rows, N), float) for key in DROP.key]
+        for number in range(-(-N // rows))
+    ]
+    kept = np.concatenate(np.asarray(masks), axis=1)[:, :N]
+    assert 0 < (kept == 0).mean() < 0.5
     expected = (plain_weights(Q, K, SOME, kernel) * kept) @ V
-    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
+    for attend in (model.attend, model.attend_plainly):
+        found = attend(*(jnp.asarray(x) for x in (Q, K, V, SOME)), kernel, chunk, DROP)
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
 
 
 def arrays_inside(jaxpr: Any) -> Iterator[tuple[int, str]]:
@@ -263,7 +271,8 @@ def test_compiled_chunks_need_a_fraction_of_the_memory():
 
 
 @by_kernel
-def test_written_slopes_and_their_own_are_those_of_differentiation(kernel: str):
+@pytest.mark.parametrize("drop", [None, DROP], ids=["whole", "thinned"])
+def test_written_slopes_and_their_own_are_those_of_differentiation(kernel: str, drop: Dropout | None):
     def through(attend: Any) -> Any:
         """Slopes for a batch of two, and how they change along a direction of everything."""
 
@@ -275,8 +284,10 @@ def test_written_slopes_and_their_own_are_those_of_differentiation(kernel: str):
 
     x = tuple(jnp.asarray(normals(seed, 2, H, N, d)) for seed in (10, 11, 12))
     along = tuple(jnp.asarray(normals(seed, 2, H, N, d)) for seed in (13, 14, 15))
-    found = through(lambda q, k, v, there: model.attend(q, k, v, there, kernel, 3))(x, along)
-    expected = through(lambda q, k, v, there: model.weights(q, k, there, kernel) @ v)(x, along)
+    found = through(lambda q, k, v, there: model.attend(q, k, v, there, kernel, 3, drop))(x, along)
+    plainly = through(lambda q, k, v, there: model.attend_plainly(q, k, v, there, kernel, 3, drop))
+    at_once = through(lambda q, k, v, there: model.weights(q, k, there, kernel) @ v)
+    expected = (at_once if drop is None else plainly)(x, along)
     for own, plain in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(own, plain, rtol=1e-10, atol=1e-12)
 
@@ -290,7 +301,7 @@ def test_dropout_keeps_its_share_and_the_mean():
     for rate in (0.1, jnp.asarray(0.1)):  # a number, or a leaf of a preset inside a program
         found = model.thinned(key, x, rate)
         assert found.dtype == jnp.float32
-        assert np.unique(found) == pytest.approx([0, 1 / 0.9])
+        assert np.unique(found) == pytest.approx([0, 1 / 0.9], rel=2e-5)  # rates have 16 bits
         assert float(found.mean()) == pytest.approx(1, abs=6 * math.sqrt(0.1 / 0.9 / x.size))
     np.testing.assert_array_equal(model.thinned(key, x, 0.0), x)
     np.testing.assert_array_equal(model.thinned(None, x, 0.5), x)
@@ -405,30 +416,41 @@ def test_models_have_the_sizes_of_their_preset(preset: str, vocabulary: int, len
     assert {x.dtype for x in jax.tree.leaves(found)} == {np.dtype(np.float32)}
 
 
-def test_dropout_thins_attention_its_outputs_and_the_network_by_keys_of_their_own(
+def test_dropout_thins_tokens_attention_its_outputs_and_the_network_by_keys_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ):
     seen: list[tuple[Any, tuple[int, ...], float]] = []
+    heads: list[Dropout] = []
 
     def spy(key: Any, x: Any, rate: Any) -> Any:
         seen.append((key, x.shape, rate))
         return x
 
+    def attend(q: Any, k: Any, v: Any, there: Any, kernel: Any, chunk: Any, drop: Any) -> Any:
+        heads.append(drop)
+        return v
+
     monkeypatch.setattr(model, "thinned", spy)
+    monkeypatch.setattr(model, "attend", attend)
     w, (x, there) = reader(), model.embedded_words(reader(), jnp.asarray(TEXT))
 
     @jax.jit
     def keys(key: Any) -> Any:
         w(x, there, "softmax", 0, key, 0.25)
-        return jnp.stack([jax.random.key_data(key) for key, _, _ in seen])
+        rates = jnp.stack([drop.rate for drop in heads])
+        own = [*(key for key, _, _ in seen), *(key for drop in heads for key in drop.key)]
+        return jax.random.key_data(jnp.stack(own)), rates
 
-    found = np.asarray(keys(jax.random.key(3)))
-    assert [shape for _, shape, _ in seen] == [(3, 8, 8), (8, 6), (8, 6)] * 2
+    found, rates = keys(jax.random.key(3))
+    assert [shape for _, shape, _ in seen] == [(8, 6), *[(8, 6), (8, 5), (8, 6)] * 2]
     assert {rate for _, _, rate in seen} == {0.25}
-    assert len(np.unique(found, axis=0)) == 6
+    assert np.asarray(rates).tolist() == [[0.25] * 3] * 2
+    assert len(np.unique(np.asarray(found), axis=0)) == 7 + 2 * 3
     seen.clear()
+    heads.clear()
     jax.eval_shape(lambda: w(x, there, "softmax", 0, None, 0.25))
-    assert [key for key, _, _ in seen] == [None] * 4
+    assert [key for key, _, _ in seen] == [None] * 7
+    assert heads == [None] * 2
 
 
 # ---------------------------------------------------------------- data
@@ -502,7 +524,8 @@ def test_the_cross_entropy_is_the_mean_of_logarithms():
         ({"kernel": "linear"}, "kernel takes one of softmax, gaussian, got kernel=linear."),
         ({"patch": 3}, "patch takes one of 1, 2, 4, got patch=3."),
         ({"D": 10, "H": 3}, "H must divide D = 10, got H=3."),
-        ({"plane": 10}, "plane takes an odd number, or 0, got plane=10."),
+        ({"plane": 10}, "plane takes 0 or an odd number >= 5, got plane=10."),
+        ({"plane": 3}, "plane takes 0 or an odd number >= 5, got plane=3."),
         ({"n_train": 25_001}, "n_train takes a whole number <= 25000 for task=imdb, got n_train=25001."),
         ({"dropout": 0.1}, "dropout takes 0 unless with_dropout=true, got dropout=0.1."),
         ({"dropout": 1.0}, "dropout takes a number >= 0 and < 1, got dropout=1.0."),
@@ -550,7 +573,6 @@ def test_presets_of_the_paper_have_its_values(name: str, expected: dict[str, Any
     settings = p.settings()
     assert {k: settings[k] for k in expected} == expected
     assert tr.tokens(p) == length
-    assert p.chunk
     if "landscape" in name:
         assert p.plane
 
@@ -734,8 +756,7 @@ def test_dropout_changes_logits_by_its_rate_and_key():
     p = tr.PRESETS["imdb_tiny"].replace(with_dropout=True, chunk=3)
     w, x = reader(), jnp.asarray(TEXT[None])
     logits = hastily(lambda key, p: tr.logits(w, x, p, "gaussian", key)[0])
-    # Keys of a kind that compiles fast.
-    first, second = (jax.random.key(i, impl="rbg") for i in range(2))
+    first, second = (jax.random.key(i) for i in range(2))
     whole, some = logits(first, p), p.replace(dropout=0.1)
     np.testing.assert_allclose(whole, read(w, TEXT, "gaussian", 3), rtol=1e-12)
     found = [logits(first, some), logits(second, some), whole]
@@ -788,7 +809,7 @@ def test_steps_and_records_of_the_paper_hold_no_huge_array(name: str):
     numbers = jax.tree.map(jnp.asarray, p)
     traced = jax.make_jaxpr(program)(jax.random.key(0), numbers, shapes_of_data(p))
     size, shape = max(arrays_inside(traced.jaxpr))
-    assert size < 2**32, f"{size / 1e9:.1f} GB: {shape}"
+    assert size < 2**30, f"{size / 1e9:.1f} GB: {shape}"
 
 
 # ---------------------------------------------------------------- whole runs
@@ -982,9 +1003,10 @@ def test_planes_and_eigenvalues_are_those_of_the_plain_model_at_the_end():
 
     for plane in ("random_plane", "top_plane"):
         assert run[plane].dims == ("seed", "along_Q", "along_K")
-        assert float(run[plane][0, 1, 1]) == pytest.approx(loss, rel=1e-6)
+        assert float(run[plane][0, 2, 2]) == pytest.approx(loss, rel=1e-6)
         assert np.ptp(run[plane].values) > 1e-4
-    expected = [[at(a, b) for b in (-1, 0, 1)] for a in (-1, 0, 1)]
+    places = (-1, -0.5, 0, 0.5, 1)
+    expected = [[at(a, b) for b in places] for a in places]
     np.testing.assert_allclose(run["random_plane"][0], expected, rtol=1e-5)
 
     def of_both(flat: Any) -> Any:

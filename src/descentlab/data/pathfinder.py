@@ -15,6 +15,10 @@ are (row, column), an angle t points along (sin t, cos t).
 from __future__ import annotations
 
 import math
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -24,6 +28,7 @@ from jaxtyping import Bool, Float, Int16, Int64, UInt8
 from PIL import Image, ImageDraw
 
 from descentlab.errors import SettingError
+from descentlab.numerics import cores
 
 SIZE = 32
 PADDING = 1  # width of the frame that no stroke may touch
@@ -37,6 +42,9 @@ CONTINUITY = 1.0  # above 1, snakes bend less
 
 REACH = STROKE + math.ceil(THICKNESS) + MARGIN  # a stamp is 2 REACH + 1 wide
 DEGREES = np.arange(-180, 180)
+BLOCK = 100  # images that a thread draws in one go
+TELL_SECONDS = 10.0
+
 LONGEST = 20  # each further stroke halves the chance that both snakes fit
 
 
@@ -115,20 +123,38 @@ def scenes(count: int, seed: int = 0, settings: Pathfinder = HARD, *, first: int
         return drawn
     from descentlab.data._pathfinder_kernel import Tables, draw  # loads the compiler
 
-    tables, image = Tables(**_tables(settings.fix_border_quirk)), np.empty((SIZE, SIZE))
-    for i in range(count):
-        random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(first + i,)))
-        points = drawn.points[i]
-        drawn.tries[i], drawn.distractors[i] = draw(
-            random, tables, settings.distractor_length, settings.distractors, image, points, drawn.angles[i]
-        )
-        same, snake = random.integers(2, size=2).tolist()
-        drawn.labels[i] = same
-        drawn.markers[i] = points[snake, 0], points[snake if same else 1 - snake, -1]
-        drawn.images[i] = _bytes(
-            np.maximum.reduce([image, *(marker(y, x) for y, x in drawn.markers[i].tolist())])
-        )
+    tables = Tables(**_tables(settings.fix_border_quirk))
+
+    def block(begin: int) -> int:
+        """Draws some images; the lock of the interpreter is given up meanwhile. Returns how many."""
+        image, numbers = np.empty((SIZE, SIZE)), range(begin, min(begin + BLOCK, count))
+        for i in numbers:
+            random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(first + i,)))
+            points, angles = drawn.points[i], drawn.angles[i]
+            drawn.tries[i], drawn.distractors[i] = draw(
+                random, tables, settings.distractor_length, settings.distractors, image, points, angles
+            )
+            same, snake = random.integers(2, size=2).tolist()
+            drawn.labels[i] = same
+            drawn.markers[i] = points[snake, 0], points[snake if same else 1 - snake, -1]
+            drawn.images[i] = _bytes(
+                np.maximum.reduce([image, *(marker(y, x) for y, x in drawn.markers[i].tolist())])
+            )
+        return len(numbers)
+
+    with ThreadPoolExecutor(cores()) as pool:
+        _tell(pool.map(block, range(0, count, BLOCK)), count)
     return drawn
+
+
+def _tell(parts: Iterable[int], count: int) -> None:
+    """Goes through the parts of some images as they are drawn; a line now and then where that is long."""
+    done, told = 0, time.monotonic()
+    for part in parts:
+        done += part
+        if time.monotonic() - told > TELL_SECONDS:
+            told = time.monotonic()
+            print(f"drawing Pathfinder images: {done} of {count}", file=sys.stderr)
 
 
 def _bytes(image: Float[np.ndarray, "32 32"]) -> UInt8[np.ndarray, "32 32"]:

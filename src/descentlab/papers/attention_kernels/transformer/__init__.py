@@ -33,6 +33,7 @@ from descentlab.system import Loaded
 LOSS = "training_loss"
 SIDE = 32  # pixels of a Pathfinder image
 MOST_AT_ONCE = 128  # examples
+LEAST_PLANE = 5  # points each way: through three any line is a quadratic
 
 
 @preset
@@ -69,8 +70,8 @@ class Preset(Settings):
         """Heads share D evenly, and so on."""
         if self.D % self.H:
             yield f"H must divide D = {self.D}, got H={self.H}."
-        if self.plane and self.plane % 2 == 0:
-            yield f"plane takes an odd number, or 0, got plane={self.plane}."
+        if self.plane and (self.plane % 2 == 0 or self.plane < LEAST_PLANE):
+            yield f"plane takes 0 or an odd number >= {LEAST_PLANE}, got plane={self.plane}."
         if self.task == "imdb" and self.n_train > 25_000:
             yield f"n_train takes a whole number <= 25000 for task=imdb, got n_train={self.n_train}."
         if self.task == "imdb" and self.n_test > 25_000:
@@ -106,7 +107,7 @@ _TWO_STAGES = {
     "evaluations": 5,
 }  # fmt: skip
 # The closest public set-up to the paper's: days on two cores.
-_LONG = {"steps": 50_000, "with_dropout": True, "dropout": 0.1, "chunk": 128, "evaluations": 100}
+_LONG = {"steps": 50_000, "with_dropout": True, "dropout": 0.1, "evaluations": 100}
 _LONG_TEXTS = _IMDB.replace(_LONG, length=4000, batch=32, warmup=80, n_test=500)
 _LONG_CONTOURS = Preset(task="pathfinder", batch=128, eta=2e-4, warmup=312).replace(
     _LONG, n_train=160_000, n_test=2000

@@ -4,25 +4,43 @@ For a head, with q divided by sqrt(d) beforehand, both kernels are
 
     S_ij = exp(<q_i, k_j> + b_j - a_i),   o_i = sum_j S_ij v_j,
 
-where b_j is -inf for a key that is not there. Softmax has b_j = 0 and a_i the logarithm of the sum; the
+where b_j is -inf for a key that is not there, and o_i = sum_j M_ij S_ij v_j with factors M_ij of dropout, if
+there is any: drawn by chunk, backward once more. Softmax has b_j = 0 and a_i the logarithm of the sum; the
 Gaussian kernel b_j = -|k_j|^2 / (2 sqrt(d)) and a_i = |q_i|^2 / (2 sqrt(d)). Only o and a are kept. With the
 slopes g_i in o_i, and c_i = <g_i, o_i> for softmax, 0 for the Gaussian kernel,
 
-    dS_ij = S_ij (<g_i, v_j> - c_i),
-    dv_j = sum_i S_ij g_i,   dq_i = sum_j dS_ij k_j,   dk_j = sum_i dS_ij q_i,
+    dS_ij = S_ij (M_ij <g_i, v_j> - c_i),
+    dv_j = sum_i M_ij S_ij g_i,   dq_i = sum_j dS_ij k_j,   dk_j = sum_i dS_ij q_i,
 
 from which the Gaussian kernel takes <g_i, o_i> q_i and <dv_j, v_j> k_j / sqrt(d): sums of dS over j and i.
 """
 
+from __future__ import annotations
+
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import sequential_vmap
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Key, ScalarLike
+
+from descentlab.draws import thinning
 
 Kernel = str
 SCORES = 2**18  # of a chunk: what the cache of a core holds
+
+
+class Dropout(NamedTuple):
+    """What draws the factors of a head, and the share of its weights that it drops."""
+
+    key: Key[Array, ""]
+    rate: Float[Array, ""]
+
+    @classmethod
+    def of_heads(cls, key: Key[Array, ""], rate: ScalarLike, heads: int) -> Dropout:
+        """A row for each head."""
+        return cls(jax.random.split(key, heads), jnp.full(heads, rate, jnp.float32))
 
 
 def whole_chunks(x: Float[Array, "n ..."], chunk: int) -> Float[Array, "count chunk ..."]:
@@ -47,30 +65,43 @@ def key_terms(k: Float[Array, "n d"], there: Bool[Array, " n"], kernel: Kernel) 
     return jnp.where(there, b, -jnp.inf)
 
 
+def factors(
+    number: Array, drop: Dropout | None, S: Float[Array, "chunk n"]
+) -> Float[Array, "chunk n"] | float:
+    """M for the weights of a chunk."""
+    if drop is None:
+        return 1.0
+    return thinning(jax.random.fold_in(drop.key, number), drop.rate, S.shape, S.dtype)
+
+
 def outputs(
     q: Float[Array, "n d"], k: Float[Array, "n d"], v: Float[Array, "n d"], there: Bool[Array, " n"],
-    *, kernel: Kernel, chunk: int,
+    drop: Dropout | None, *, kernel: Kernel, chunk: int,
 ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:  # fmt: skip
     """o and a of one head."""
     b, root = key_terms(k, there, kernel), q.shape[1] ** 0.5
 
-    def rows(q: Float[Array, "chunk d"]) -> tuple[Array, Array]:
+    def rows(x: tuple[Array, Array]) -> tuple[Array, Array]:
+        number, q = x
         C = (q / root) @ k.T + b[None, :]
         if kernel == "gaussian":
             a = half_square(q)
-            return jnp.exp(C - a[:, None]) @ v, a
+            S = jnp.exp(C - a[:, None])
+            return (factors(number, drop, S) * S) @ v, a
         top = jax.lax.stop_gradient(jnp.max(C, axis=1))
         S = jnp.exp(C - top[:, None])
         total = jnp.sum(S, axis=1)
-        return (S @ v) / total[:, None], top + jnp.log(total)
+        return (factors(number, drop, S) * S) @ v / total[:, None], top + jnp.log(total)
 
-    o, a = jax.lax.map(rows, whole_chunks(q, chunk))
+    chunks = whole_chunks(q, chunk)
+    o, a = jax.lax.map(rows, (jnp.arange(len(chunks)), chunks))
     return joined(o, len(q)), joined(a, len(q))
 
 
 def slopes(
     q: Float[Array, "n d"], k: Float[Array, "n d"], v: Float[Array, "n d"], there: Bool[Array, " n"],
-    o: Float[Array, "n d"], a: Float[Array, " n"], g: Float[Array, "n d"], *, kernel: Kernel, chunk: int,
+    drop: Dropout | None, o: Float[Array, "n d"], a: Float[Array, " n"], g: Float[Array, "n d"],
+    *, kernel: Kernel, chunk: int,
 ) -> tuple[Float[Array, "n d"], Float[Array, "n d"], Float[Array, "n d"]]:  # fmt: skip
     """dq, dk and dv of one head."""
     b, root = key_terms(k, there, kernel), q.shape[1] ** 0.5
@@ -78,16 +109,17 @@ def slopes(
     c = along if kernel == "softmax" else jnp.zeros_like(along)
 
     def rows(sums: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], Array]:
-        q, a, g, c = x
+        number, q, a, g, c = x
         S = jnp.exp(q @ k.T + b[None, :] - a[:, None])
-        dS = S * (g @ v.T - c[:, None])
+        M = factors(number, drop, S)
+        dS = S * (M * (g @ v.T) - c[:, None])
         # As (d, n): a product with the transpose of S or dS on the left would be five times slower.
         dk, dv = sums
-        return (dk + q.T @ dS, dv + g.T @ S), dS @ k
+        return (dk + q.T @ dS, dv + g.T @ (M * S)), dS @ k
 
     zero = jnp.zeros_like(k.T)
     parts = tuple(whole_chunks(x, chunk) for x in (q / root, a, g, c))
-    (dk, dv), dq = jax.lax.scan(rows, (zero, zero), parts)
+    (dk, dv), dq = jax.lax.scan(rows, (zero, zero), (jnp.arange(len(parts[0])), *parts))
     dq, dk, dv = joined(dq, len(q)) / root, dk.T, dv.T
     if kernel == "gaussian":
         dq = dq - along[:, None] * q / root
@@ -95,22 +127,24 @@ def slopes(
     return dq, dk, dv
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4, 5))
+@partial(jax.custom_vjp, nondiff_argnums=(5, 6))
 def attention(
     q: Float[Array, "n d"], k: Float[Array, "n d"], v: Float[Array, "n d"], there: Bool[Array, " n"],
-    kernel: Kernel, chunk: int,
+    drop: Dropout | None, kernel: Kernel, chunk: int,
 ) -> Float[Array, "n d"]:  # fmt: skip
     """o of one head; heads and sequences of a batch go one after another, since a chunk fills the cache."""
-    return sequential_vmap(partial(outputs, kernel=kernel, chunk=chunk))(q, k, v, there)[0]
+    return sequential_vmap(partial(outputs, kernel=kernel, chunk=chunk))(q, k, v, there, drop)[0]
 
 
-def _forward(q: Array, k: Array, v: Array, there: Array, kernel: Kernel, chunk: int) -> tuple[Array, tuple]:
-    o, a = sequential_vmap(partial(outputs, kernel=kernel, chunk=chunk))(q, k, v, there)
-    return o, (q, k, v, there, o, a)
+def _forward(
+    q: Array, k: Array, v: Array, there: Array, drop: Dropout | None, kernel: Kernel, chunk: int
+) -> tuple[Array, tuple]:
+    o, a = sequential_vmap(partial(outputs, kernel=kernel, chunk=chunk))(q, k, v, there, drop)
+    return o, (q, k, v, there, drop, o, a)
 
 
 def _backward(kernel: Kernel, chunk: int, kept: tuple, g: Array) -> tuple:
-    return *sequential_vmap(partial(slopes, kernel=kernel, chunk=chunk))(*kept, g), None
+    return *sequential_vmap(partial(slopes, kernel=kernel, chunk=chunk))(*kept, g), None, None
 
 
 attention.defvjp(_forward, _backward)

@@ -2,17 +2,24 @@
 
 Attention goes through the queries in chunks and forgets the scores of a chunk once it has its outputs;
 backward it makes them again (attention.py). So memory is linear in the length, and the numbers are those of
-the plain form (dropout aside, whose masks are drawn by chunk).
+the plain form, dropout included, whose factors are drawn by head and chunk.
 """
 
-from collections.abc import Callable
+from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, ScalarLike
 
-from descentlab.papers.attention_kernels.transformer.attention import SCORES, Kernel, attention
+from descentlab.draws import thinning
+from descentlab.papers.attention_kernels.transformer.attention import (
+    SCORES,
+    Dropout,
+    Kernel,
+    attention,
+    factors,
+)
 
 
 def weights(
@@ -35,16 +42,31 @@ def attend(
     there: Bool[Array, " n"],
     kernel: Kernel,
     chunk: int = 0,
-    drop: Callable[[Array, Array], Array] | None = None,
+    drop: Dropout | None = None,
 ) -> Float[Array, "H n d"]:
-    """S v, `chunk` queries at a time (0: as many as fit the cache); `drop(number, S)` thins a chunk's S."""
+    """S v, `chunk` queries at a time (0: as many as fit the cache); `drop` has a row for each head."""
+    chunk = fitting(chunk, q.shape[1])
+    return jax.vmap(lambda q, k, v, drop: attention(q, k, v, there, drop, kernel, chunk))(q, k, v, drop)
+
+
+def attend_plainly(
+    q: Float[Array, "H n d"],
+    k: Float[Array, "H n d"],
+    v: Float[Array, "H n d"],
+    there: Bool[Array, " n"],
+    kernel: Kernel,
+    chunk: int = 0,
+    drop: Dropout | None = None,
+) -> Float[Array, "H n d"]:
+    """The same in other words, whose slopes can be differentiated once more, for many models at once."""
     H, n, d = q.shape
-    chunk = min(chunk or max(1, SCORES // n), n)
-    if drop is None:
-        return jax.vmap(lambda q, k, v: attention(q, k, v, there, kernel, chunk))(q, k, v)
+    chunk = fitting(chunk, n)
 
     def rows(number: Array, part: Array) -> Array:
-        return jnp.einsum("hmn,hnd->hmd", drop(number, weights(part, k, there, kernel)), v)
+        S = weights(part, k, there, kernel)
+        if drop is not None:
+            S = S * jax.vmap(partial(factors, number))(drop, S)
+        return jnp.einsum("hmn,hnd->hmd", S, v)
 
     if chunk == n:
         return rows(jnp.zeros((), int), q)
@@ -55,12 +77,14 @@ def attend(
     return jnp.moveaxis(found, 0, 1).reshape(H, count * chunk, d)[:, :n]
 
 
+def fitting(chunk: int, n: int) -> int:
+    """The queries of a chunk, of n."""
+    return min(chunk or max(1, SCORES // n), n)
+
+
 def thinned(key: Key[Array, ""] | None, x: Array, rate: ScalarLike) -> Array:
     """Dropout, none without a key."""
-    if key is None:
-        return x
-    kept = 1 - jnp.asarray(rate, x.dtype)
-    return jnp.where(jax.random.bernoulli(key, kept, x.shape), x / kept, 0.0)
+    return x if key is None else x * thinning(key, rate, x.shape, x.dtype)
 
 
 def rows_through(linear: eqx.nn.Linear, x: Float[Array, "n a"]) -> Float[Array, "n b"]:
@@ -106,18 +130,15 @@ class Layer(eqx.Module):
         plain: bool,
     ) -> Float[Array, "n D"]:
         """One more round of attention."""
-        keys = [None] * 3 if key is None else list(jax.random.split(key, 3))
+        keys = [None] * 4 if key is None else list(jax.random.split(key, 4))
         z = jax.vmap(self.before_attention)(x)
         q, k, v = (jnp.einsum("nD,hDd->hnd", z, W) for W in (self.W_Q, self.W_K, self.W_V))
-
-        def drop(number: Array, S: Array) -> Array:
-            return thinned(None if keys[0] is None else jax.random.fold_in(keys[0], number), S, rate)
-
-        mixed = attend(q, k, v, there, kernel, chunk, drop if plain or key is not None else None)
+        drop = None if keys[0] is None else Dropout.of_heads(keys[0], rate, len(q))
+        mixed = (attend_plainly if plain else attend)(q, k, v, there, kernel, chunk, drop)
         x = x + thinned(keys[1], jnp.einsum("hnd,hdD->nD", mixed, self.W_O), rate)
         z = jax.vmap(self.before_network)(x)
-        hidden = jax.nn.gelu(rows_through(self.inner, z))
-        return x + thinned(keys[2], rows_through(self.outer, hidden), rate)
+        hidden = thinned(keys[2], jax.nn.gelu(rows_through(self.inner, z)), rate)
+        return x + thinned(keys[3], rows_through(self.outer, hidden), rate)
 
 
 class Transformer(eqx.Module):
@@ -156,8 +177,9 @@ class Transformer(eqx.Module):
 
         `plain` attention has slopes that can be differentiated once more, for many models at once.
         """
-        keys = [None] * len(self.layers) if key is None else list(jax.random.split(key, len(self.layers)))
-        x = x + self.positions
+        count = 1 + len(self.layers)
+        first, *keys = [None] * count if key is None else list(jax.random.split(key, count))
+        x = thinned(first, x + self.positions, rate)
         for layer, own in zip(self.layers, keys, strict=True):
             x = layer(x, there, kernel, chunk, own, rate, plain)
         z = jnp.where(there[:, None], jax.vmap(self.after)(x), 0.0)
