@@ -62,7 +62,7 @@ def cache_dir() -> Path:
         flags = None
     processor = f"{platform.machine()} {platform.processor()} {flags.group() if flags else ''}"
     key = hashlib.sha256(f"{processor} {version('jax')} {version('jaxlib')}".encode()).hexdigest()[:12]
-    return Path(base) / "descentlab" / f"xla-{key}"
+    return Path(base).expanduser() / "descentlab" / f"xla-{key}"
 
 
 def configure() -> None:

@@ -1,5 +1,6 @@
 """Pathfinder-32 against the published generator's statistics, and against a plain replay of its rules."""
 
+import hashlib
 import math
 import subprocess
 import sys
@@ -177,6 +178,19 @@ def test_image_depends_on_seed_and_number_alone(settings: Pathfinder):
     other, _ = generate(12, 6, settings)
     assert not (other == images).all((1, 2)).any()
     assert len(np.unique(images, axis=0)) == 12
+
+
+@pytest.mark.parametrize(
+    ("settings", "known"),
+    [
+        (HARD, "c759230fc5f11fc9"),
+        (BASELINE, "8cd389e3541c95b5"),
+        (Pathfinder(fix_border_quirk=True), "9a1a4b7ca90146bf"),
+    ],
+)
+def test_images_are_the_same_everywhere(settings: Pathfinder, known: str):
+    images, labels = generate(50, 0, settings)
+    assert hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()[:16] == known
 
 
 def test_images_are_the_same_however_they_are_divided(monkeypatch: pytest.MonkeyPatch):

@@ -217,7 +217,8 @@ def test_weights_are_thinned_by_head_and_chunk_in_order(kernel: str, chunk: int)
     assert 0 < (kept == 0).mean() < 0.5
     expected = (plain_weights(Q, K, SOME, kernel) * kept) @ V
     for attend in (model.attend, model.attend_plainly):
-        found = attend(*(jnp.asarray(x) for x in (Q, K, V, SOME)), kernel, chunk, DROP)
+        q, k, v, there = (jnp.asarray(x) for x in (Q, K, V, SOME))
+        found = attend(q, k, v, there, kernel, chunk, DROP)
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
 
 
@@ -1235,11 +1236,25 @@ def test_smoother_is_the_logarithm_of_the_ratio_of_roughnesses():
     assert notes["softmax_negative_share"] > notes["gaussian_negative_share"]
 
 
-def test_verdicts_on_landscapes_say_how_long_softmax_was_trained_and_are_given_anyway():
-    for name, share in (("imdb_landscape", 150 / 20_000), ("pathfinder_landscape_paper", 1.0)):
+def test_landscapes_before_training_are_out_of_regime():
+    for name, steps in (("imdb_landscape", 150), ("pathfinder_landscape_paper", 20_000)):
         verdict = judge(claims.SMOOTHER[0], landscapes(0.5, 0.1), preset=tr.PRESETS[name])
-        assert verdict.outcome == Outcome.SUPPORTED
-        assert dict(verdict.assumptions) == {"softmax steps / 20,000": share}
+        assert verdict.outcome == (Outcome.SUPPORTED if steps == 20_000 else Outcome.OUT_OF_REGIME)
+        assert verdict.value > 0  # measured in any case
+        assert dict(verdict.assumptions) == {"softmax steps >= 20,000": steps}
+
+
+def test_kernels_that_are_the_same_are_not_compared():
+    made = training()
+    same = {**made, **{f"gaussian_{rate}": made[f"softmax_{rate}"] for rate in runs.FACTORS}}
+    plane = landscapes(0.5, 0.1)["softmax"]
+    for claim, data in (
+        (claims.FASTER[0], same),
+        (claims.SMOOTHER[0], {"softmax": plane, "gaussian": plane}),
+    ):
+        verdict = judge(claim, data)
+        assert verdict.outcome == Outcome.BROKEN
+        assert verdict.reason.startswith("both kernels have the same")
 
 
 def test_flat_landscapes_are_not_compared():

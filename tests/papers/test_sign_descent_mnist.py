@@ -505,7 +505,7 @@ def made_up(test_loss: Any, fit: Sequence[int] = (1, 2, 3, 4), noise: float = 8.
     shape = (len(fit), len(STEPS))
     training, test = np.full(shape, 0.6), np.full(shape, 77.0)
     for seed, record in enumerate(fit):
-        training[seed, record:] = 0.02
+        training[seed, record:] = claims.FIT
         test[seed, record] = np.broadcast_to(test_loss, len(fit))[seed]
     series = {"training_loss": training, "test_loss": test, "test_error": test / 100}
     examples = np.random.default_rng(0).normal(size=(len(fit), 4, 2, 49))
@@ -543,6 +543,22 @@ def test_losses_are_read_at_the_first_record_that_fits():
     np.testing.assert_array_equal(claims.once_fit(run), [3.0, 5.0, 7.0, 8.0])
     run["training_loss"][:, 0] = claims.FIT
     np.testing.assert_array_equal(claims.once_fit(run), 77.0)
+
+
+def test_between_records_losses_are_read_where_the_training_loss_is_that_of_the_claim():
+    run = made_up([3.0, 5.0, 7.0, 9.0])
+    # Half way in logarithms between 0.2 and 0.0125, and a quarter of the way down from 0.1 to 0.1 / 16.
+    run["training_loss"][1, 1:3] = [0.2, 0.0125]
+    run["training_loss"][2, 2:4] = [0.1, 0.1 / 16]
+    np.testing.assert_allclose(claims.once_fit(run), [3.0, 41.0, 59.5, 9.0])
+    run["training_loss"][2, 3] = 0.0  # by underflow
+    assert np.isfinite(claims.once_fit(run)).all()
+
+
+def test_optimisers_that_are_the_same_are_not_compared():
+    same = judge(claims.CLAIMS[1], made_up_runs(gd=GD, sign=GD))
+    assert same.outcome == Outcome.BROKEN
+    assert same.reason.startswith("SignGD and GD have the same test losses")
 
 
 def test_a_seed_that_has_not_fitted_yet_leaves_the_claim_undecided():

@@ -48,7 +48,7 @@ class File:
 def cache_folder() -> Path:
     """The folder for what is fetched, below DESCENTLAB_CACHE, XDG_CACHE_HOME or the system's own cache."""
     base = os.environ.get("DESCENTLAB_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    return Path(base or platformdirs.user_cache_path()) / "descentlab" / "data"
+    return Path(base or platformdirs.user_cache_path()).expanduser() / "descentlab" / "data"
 
 
 def named_folder() -> Path | None:

@@ -67,19 +67,14 @@ def load(split: str) -> tuple[list[bytes], UInt8[np.ndarray, " N"]]:
     return list(texts), labels
 
 
-def tokens(
-    split: str, length: int, *, strip_breaks: bool = False
-) -> tuple[UInt8[np.ndarray, "N {length}"], UInt8[np.ndarray, " N"]]:
+def tokens(split: str, length: int) -> tuple[UInt8[np.ndarray, "N {length}"], UInt8[np.ndarray, " N"]]:
     """The reviews as rows of bytes, cut at `length` and padded with 0, and their labels.
 
-    A byte is a token; no review has a byte 0. With `strip_breaks`, lines are joined by a space instead of
-    the reviews' line breaks (`<br />`) and the white space around these.
+    A byte is a token; no review has a byte 0.
     """
     if length < 1:
         raise SettingError(f"length takes a whole number >= 1, got length={length}.")
     texts, labels = load(split)
-    if strip_breaks:
-        texts = [b" ".join(filter(None, map(bytes.strip, text.split(b"<br />")))) for text in texts]
     rows = b"".join(text[:length].ljust(length, b"\0") for text in texts)
     return np.frombuffer(rows, np.uint8).reshape(len(texts), length), labels
 

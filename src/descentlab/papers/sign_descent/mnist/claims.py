@@ -1,6 +1,6 @@
 """What the slides say of noisy MNIST: test losses of GD, SignGD and Adam against the scale of the noise.
 
-Optimisers are compared at the same training loss: the record at which each first brings it to FIT.
+Optimisers are compared at the same training loss, FIT, where each first comes to it.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from descentlab.claim import Claim, Datasets, Mutant
-from descentlab.estimate import Estimate, Interval, check_finite, mean
+from descentlab.estimate import Broken, Estimate, Interval, check_finite, mean
 from descentlab.papers.sign_descent.mnist.runs import NOISES, TITLES, runs
 from descentlab.scaling import setting
 from descentlab.spread import Unsettled
@@ -31,10 +31,18 @@ def fitted(run: xr.Dataset) -> np.ndarray:
 
 
 def once_fit(run: xr.Dataset, what: str = "test_loss") -> np.ndarray:
-    """A series at the first record with training loss FIT or less, by seed; at the last, if there is none."""
-    fit = (run["training_loss"] <= FIT).transpose("seed", "step").values
-    first = np.where(fit.any(axis=1), fit.argmax(axis=1), -1)
-    return run[what].transpose("seed", "step").values[np.arange(len(fit)), first]
+    """A series where the training loss first comes to FIT, by seed; at the last record, if it does not.
+
+    Between the records before and after, series are linear in the logarithm of the training loss.
+    """
+    loss, series = (run[name].transpose("seed", "step").values for name in ("training_loss", what))
+    fit = loss <= FIT
+    after = np.where(fit.any(axis=1), fit.argmax(axis=1), fit.shape[1] - 1)
+    before = np.where(fit.any(axis=1), np.maximum(after - 1, 0), after)
+    own = np.arange(len(fit))
+    high, low = (np.log(np.maximum(loss[own, at], 1e-300)) for at in (before, after))
+    share = np.where(high > low, (high - np.log(FIT)) / np.where(high > low, high - low, 1.0), 1.0)
+    return (1 - share) * series[own, before] + share * series[own, after]
 
 
 def losses(name: str, data: Mapping[str, xr.Dataset]) -> np.ndarray:
@@ -85,6 +93,8 @@ def loss_ratio(**data: xr.Dataset) -> Estimate:
 def growth(**data: xr.Dataset) -> Estimate:
     """What a doubling of the noise adds to the gap between SignGD and GD, by least squares."""
     sign, gd = losses("sign", data), losses("gd", data)
+    if np.array_equal(sign, gd):
+        raise Broken("SignGD and GD have the same test losses, seed by seed: were they different?")
     slopes = np.polyfit(np.log2(noises(data)), sign - gd, 1)[0]
     return mean(slopes, range=tested(data), notes=notes(data, sign=sign, gd=gd))
 
