@@ -25,10 +25,10 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from descentlab import estimate, law
-from descentlab.claim import Claim, Outcome, judge
-from descentlab.estimate import Interval
-from descentlab.rival import rivals
+from descentlab.judging import Claim, Interval, Outcome, judge
+from descentlab.judging import _estimates as estimate
+from descentlab.judging import _exponents as law
+from descentlab.judging._model_choice import rivals
 
 MOST_WRONG = 0.01
 LEAST_POWER = 0.95

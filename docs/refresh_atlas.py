@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 from descentlab import Store
-from descentlab.atlas import survey
-from descentlab.atlas_tables import as_markdown
-from descentlab.plot import save
-from descentlab.report.atlas import draw
-from descentlab.terminal import Overview
+from descentlab.atlas._survey import survey
+from descentlab.atlas._tables import as_markdown
+from descentlab.drawing import save
+from descentlab.showing.report.atlas import draw
+from descentlab.showing.terminal import Overview
 
 HERE = Path(__file__).parent
 SEEDS = 8

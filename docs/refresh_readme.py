@@ -15,14 +15,15 @@ from pathlib import Path
 import verdict_tables
 from PIL import Image
 
-from descentlab import Store, paper
-from descentlab.fleet import Processes
-from descentlab.paper import Figure, Paper
-from descentlab.plot import save
-from descentlab.report import Section
-from descentlab.report.tables import as_json
-from descentlab.reproduce import section
-from descentlab.terminal import Overview
+from descentlab import Store
+from descentlab.drawing import save
+from descentlab.papers import Figure, Paper
+from descentlab.papers import _registry as paper
+from descentlab.running import Processes
+from descentlab.showing.report import Section
+from descentlab.showing.report.tables import as_json
+from descentlab.showing.reproduce import section
+from descentlab.showing.terminal import Overview
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs/images"

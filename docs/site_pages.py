@@ -18,11 +18,12 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
 import descentlab
-from descentlab import paper
-from descentlab.claim import Claim
-from descentlab.paper import Figure, Paper, Study, Table
-from descentlab.preset import allowed, fields
-from descentlab.report.number import number
+from descentlab.engine._settings import allowed, fields
+from descentlab.judging import Claim
+from descentlab.papers import Figure, Paper, Table
+from descentlab.papers import _registry as paper
+from descentlab.papers._contract import Study
+from descentlab.words import number
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from descentlab import Outcome
-from descentlab.report.number import interval, number, percent
+from descentlab.words import interval, number, percent
 
 RECORDED = Path(__file__).parent / "recorded"
 SHOWN = (Outcome.SUPPORTED, Outcome.REFUTED, Outcome.UNDECIDED)

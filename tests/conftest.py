@@ -14,7 +14,7 @@ os.environ.setdefault("DESCENTLAB_OFFLINE", "1")
 
 import jax
 
-from descentlab import numerics
+from descentlab.engine import _platform as numerics
 from descentlab.store import Store
 
 numerics.configure()

@@ -22,10 +22,10 @@ import document
 import measuring
 import workloads
 from counts import Counts
-from descentlab import draws
 from descentlab.cli import app
-from descentlab.paper import load
-from descentlab.rollout import begun
+from descentlab.engine import _random as draws
+from descentlab.engine._rollout import begun
+from descentlab.papers import load
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 PEAKS = {"dgemm": 1e9, "sgemm": 2e9, "functions_64": 1e8, "functions_32": 2e8, "words": 1e8, "normals": 5e7,

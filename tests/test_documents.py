@@ -18,10 +18,11 @@ import pytest
 import typer
 
 import descentlab.papers
-from descentlab import atlas
+from descentlab.atlas import _survey as atlas
 from descentlab.cli import app, main
 from descentlab.cli.request import atlas_wanted, chosen, figures_of, wanted_claims
-from descentlab.sweep import axes_of, cells
+from descentlab.sweeping import cells
+from descentlab.sweeping._sweep import axes_of
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -86,7 +87,7 @@ def test_code_in_documents_runs(document: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DESCENTLAB_STORE", str(tmp_path / "store"))
     # As a process that starts here would find them.
-    own = [*descentlab.papers.__path__, *descentlab.papers.own_folders()]
+    own = [*descentlab.papers.__path__, *descentlab.places.own_papers()]
     monkeypatch.setattr(descentlab.papers, "__path__", own)
     for block in blocks(document):
         where = f"{document}:{block.line}"

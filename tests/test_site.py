@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import verdict_tables
 
-from descentlab import paper
+from descentlab.papers import _registry as paper
 
 ROOT = Path(__file__).parents[1]
 

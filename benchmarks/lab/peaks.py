@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from descentlab import numerics
-from descentlab.draws import bits, normal
+from descentlab.engine import _platform as numerics
+from descentlab.engine import bits, normal
 
 TRIALS = 7
 numerics.configure()

@@ -20,8 +20,8 @@ from profiling import profile
 from sweeping import Sweep
 
 import serving
-from descentlab.paper import load
-from descentlab.rollout import begun, rollout
+from descentlab.engine._rollout import begun, rollout
+from descentlab.papers import load
 from workloads import Workload, named
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from instances import teacher
 
-from descentlab.fleet import Here
-from descentlab.paper import load
+from descentlab.papers import load
+from descentlab.running._pool import Here
 from descentlab.store import Store
-from descentlab.sweep import axis, cells, sweep
+from descentlab.sweeping import cells, sweep
+from descentlab.sweeping._axes import axis
 from workloads import Workload
 
 

@@ -1,84 +1,63 @@
-"""descentlab: a laboratory for the training dynamics of transformers.
+"""descentlab: the calibrated judge of claims about how networks train, and a laboratory of theory papers.
 
-The public nouns are below; they are imported when first used, so that the command line
-starts quickly.
+The public nouns are below; they are imported when they are first used, so that the command line starts
+quickly. Where JAX is not installed, `from descentlab import *` gives those that need none.
 """
 
-import importlib
-import sys
-from types import ModuleType
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from descentlab import numerics
-
-numerics.refuse_wrong_jax()
+from descentlab._lazy import lazily
 
 __version__ = "0.1.0"
 
+# fmt: off
 if TYPE_CHECKING:
-    from descentlab.claim import Assumption as Assumption
-    from descentlab.claim import Claim as Claim
-    from descentlab.claim import Mutant as Mutant
-    from descentlab.claim import Outcome as Outcome
-    from descentlab.claim import Verdict as Verdict
-    from descentlab.claim import judge as judge
-    from descentlab.dynamics import Dynamics as Dynamics
-    from descentlab.dynamics import descent as descent
-    from descentlab.estimate import Estimate as Estimate
-    from descentlab.estimate import Interval as Interval
-    from descentlab.objective import Objective as Objective
-    from descentlab.objective import empirical as empirical
-    from descentlab.paper import Paper as Paper
-    from descentlab.paper import load as load
-    from descentlab.probe import Probe as Probe
-    from descentlab.probe import log_spaced as log_spaced
-    from descentlab.rollout import rollout as rollout
-    from descentlab.staged import Stage as Stage
-    from descentlab.staged import staged as staged
+    from descentlab.drawing import band as band, legend as legend, panels as panels, style as style
+    from descentlab.engine import (
+        Dynamics as Dynamics, Objective as Objective, Probe as Probe, Settings as Settings, Stage as Stage,
+        System as System, descent as descent, empirical as empirical, flow as flow, log_spaced as log_spaced,
+        online as online, optimizer as optimizer, parameter as parameter, population as population,
+        preset as preset, rollout as rollout, staged as staged,
+    )
+    from descentlab.judging import (
+        Assumption as Assumption, Claim as Claim, Estimate as Estimate, Grid as Grid, Interval as Interval,
+        Mutant as Mutant, Outcome as Outcome, Verdict as Verdict, difference as difference, exact as exact,
+        exceeds as exceeds, exponent as exponent, exponential_decay as exponential_decay,
+        hits_before as hits_before, hitting_time as hitting_time, is_one_of as is_one_of, judge as judge,
+        judge_family as judge_family, mean as mean, median as median, power_law as power_law, share as share,
+        size_exponent as size_exponent, stretch as stretch,
+    )
+    from descentlab.papers import (
+        Deviation as Deviation, Figure as Figure, Paper as Paper, Study as Study, Table as Table,
+        load as load,
+    )
+    from descentlab.running import Run as Run, run as run
     from descentlab.store import Store as Store
-    from descentlab.system import System as System
+    from descentlab.sweeping import Sweep as Sweep, sweep as sweep
+# fmt: on
 
-_HOME = {
-    "Assumption": "claim",
-    "Claim": "claim",
-    "Mutant": "claim",
-    "Outcome": "claim",
-    "Verdict": "claim",
-    "judge": "claim",
-    "Dynamics": "dynamics",
-    "descent": "dynamics",
-    "Estimate": "estimate",
-    "Interval": "estimate",
-    "Objective": "objective",
-    "empirical": "objective",
-    "Paper": "paper",
-    "load": "paper",
-    "Probe": "probe",
-    "log_spaced": "probe",
-    "System": "system",
-    "rollout": "rollout",
-    "Stage": "staged",
-    "staged": "staged",
-    "Store": "store",
+_LIGHT = {
+    "judging": "Assumption Claim Estimate Grid Interval Mutant Outcome Verdict difference exact exceeds "
+    "exponent exponential_decay hits_before hitting_time is_one_of judge judge_family mean median power_law "
+    "share size_exponent stretch",
+    "store": "Store",
 }
-
-
-class _Package(ModuleType):
-    """The package. Two nouns, rollout and staged, are also names of modules; the noun is what one gets."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+_WITH_JAX = {
+    "drawing": "band legend panels style",
+    "engine": "Dynamics Objective Probe Settings Stage System descent empirical flow log_spaced online "
+    "optimizer parameter population preset rollout staged",
+    "papers": "Deviation Figure Paper Study Table load",
+    "running": "Run run",
+    "sweeping": "Sweep sweep",
+}
+_HOMES = _LIGHT | (_WITH_JAX if find_spec("jax") else {})
+__all__ = sorted(" ".join(_HOMES.values()).split())  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'descentlab' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"descentlab.{_HOME[name]}"), name)
+    return lazily(__name__, _LIGHT | _WITH_JAX, name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOME, "__version__"])
+    return [*__all__, "__version__"]

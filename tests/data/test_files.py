@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from descentlab import numerics
 from descentlab.cli import main
 from descentlab.data import files, look, mnist
 from descentlab.data.files import File
-from descentlab.doctor import examine
+from descentlab.engine import _platform as numerics
 from descentlab.errors import DataError, SettingError
+from descentlab.showing.doctor import examine
 
 CONTENT = bytes(range(256)) * 1000
 

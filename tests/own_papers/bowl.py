@@ -9,14 +9,11 @@ import optax
 import xarray as xr
 from jaxtyping import Array, Key
 
-from descentlab.crossing import Crossing, Goal, Variant, share_of_start
-from descentlab.dynamics import Dynamics, descent
-from descentlab.numerics import float_dtype
-from descentlab.objective import Objective
-from descentlab.paper import About, Study
-from descentlab.preset import Settings, parameter, preset
-from descentlab.probe import Probe
-from descentlab.scaling import Grid
+from descentlab.engine import Dynamics, Objective, Probe, Settings, descent, float_dtype, parameter, preset
+from descentlab.judging import Grid
+from descentlab.papers import About, Crossing
+from descentlab.papers._contract import Study
+from descentlab.papers._crossings import Goal, Variant, share_of_start
 
 UNLUCKY: set[float] = set()  # step sizes whose runs raise in the end
 

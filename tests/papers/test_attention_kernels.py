@@ -16,11 +16,12 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
-from descentlab import experiment, paper
-from descentlab.claim import Outcome
+from descentlab.errors import SettingError
+from descentlab.judging import Outcome
+from descentlab.papers import _registry as paper
 from descentlab.papers import attention_kernels as ak
 from descentlab.papers.attention_kernels import claims, model, runs, setting
-from descentlab.preset import SettingError
+from descentlab.running import _experiments as experiment
 from descentlab.store import Store
 
 KEY = jax.random.key(5)
@@ -76,7 +77,7 @@ def at(p: ak.Preset) -> tuple[ak.Task, dict[str, Any]]:
 @pytest.fixture(autouse=True)
 def stuck_solvers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """No flow below needs as many steps: what is stuck fails, rather than hangs."""
-    monkeypatch.setattr("descentlab.flow.MOST_SOLVER_STEPS", 20_000)
+    monkeypatch.setattr("descentlab.engine._flow.MOST_SOLVER_STEPS", 20_000)
 
 
 # ---------------------------------------------------------------- the plain definitions

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from descentlab.claim import Claim, Outcome, judge
-from descentlab.estimate import Broken
+from descentlab.judging import Broken, Claim, Outcome, judge
 from descentlab.papers import attention_kernels as ak
 from descentlab.papers.attention_kernels import claims, measures
 

@@ -17,19 +17,16 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from descentlab import paper
-from descentlab.claim import Claim, Outcome, judge
-from descentlab.curvature import extremes_with_vector
 from descentlab.data import imdb, pathfinder
-from descentlab.draws import thinning
-from descentlab.estimate import Broken
+from descentlab.engine import Checkpoint, Loaded, extremes_with_vector, thinning
+from descentlab.engine._rollout import rollout
+from descentlab.errors import SettingError
+from descentlab.judging import Broken, Claim, Outcome, judge
+from descentlab.papers import _registry as paper
 from descentlab.papers.attention_kernels import model as one_layer
 from descentlab.papers.attention_kernels import transformer as tr
 from descentlab.papers.attention_kernels.transformer import claims, figures, landscape, model, runs
 from descentlab.papers.attention_kernels.transformer.attention import SCORES, Dropout
-from descentlab.preset import SettingError
-from descentlab.rollout import Checkpoint, rollout
-from descentlab.system import Loaded
 
 KERNELS = ("softmax", "gaussian")
 by_kernel = pytest.mark.parametrize("kernel", KERNELS)

@@ -15,12 +15,14 @@ from jax.flatten_util import ravel_pytree
 from scipy import stats
 from scipy.integrate import solve_ivp
 
-from descentlab import experiment, paper, scaling
+from descentlab.engine._rollout import rollout
+from descentlab.errors import SettingError
+from descentlab.judging import _grids as scaling
+from descentlab.papers import _registry as paper
 from descentlab.papers import bilinear_teachers as bt
 from descentlab.papers.bilinear_teachers import line, setting
 from descentlab.papers.bilinear_teachers.figures import attention_along
-from descentlab.preset import SettingError
-from descentlab.rollout import rollout
+from descentlab.running import _experiments as experiment
 from descentlab.store import Store
 
 KEY = jax.random.key(7)
@@ -35,7 +37,7 @@ by_activation = pytest.mark.parametrize("activation", SLOPES)
 @pytest.fixture(autouse=True)
 def stuck_solvers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """No flow below needs as many steps: what is stuck fails, rather than hangs."""
-    monkeypatch.setattr("descentlab.flow.MOST_SOLVER_STEPS", 5000)
+    monkeypatch.setattr("descentlab.engine._flow.MOST_SOLVER_STEPS", 5000)
 
 
 @functools.cache

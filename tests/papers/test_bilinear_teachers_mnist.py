@@ -13,17 +13,16 @@ import xarray as xr
 from matplotlib.patches import Rectangle
 from scipy import stats
 
-from descentlab import paper
-from descentlab.claim import Claim, Mutant, Outcome, judge
 from descentlab.data import mnist
-from descentlab.dynamics import Descent
+from descentlab.engine import Descent, Loaded
+from descentlab.engine._rollout import rollout
 from descentlab.errors import DataError, SettingError
+from descentlab.judging import Claim, Mutant, Outcome, judge
+from descentlab.papers import _registry as paper
 from descentlab.papers.bilinear_teachers import mnist as digits
 from descentlab.papers.bilinear_teachers import model
 from descentlab.papers.bilinear_teachers.mnist import claims, figures
 from descentlab.papers.bilinear_teachers.model import Params, Student
-from descentlab.rollout import rollout
-from descentlab.system import Loaded
 
 KEY = jax.random.key(7)
 SMALL = digits.Preset(images="small", M=3, leak=0.2, batch=6, eta=0.01, n_test=20, steps=3, precision=64)

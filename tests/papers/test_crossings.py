@@ -7,15 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from descentlab import experiment, paper
-from descentlab.atlas import presets, tasks
-from descentlab.crossing import OPTIMIZERS
+from descentlab.atlas._survey import presets, tasks
+from descentlab.errors import SettingError
+from descentlab.papers import OPTIMIZERS
+from descentlab.papers import _registry as paper
 from descentlab.papers import attention_kernels as ak
 from descentlab.papers import bilinear_teachers as bt
 from descentlab.papers import decision_lists as dl
 from descentlab.papers import in_context_regression as icl
 from descentlab.papers import sparse_bigrams as sb
-from descentlab.preset import SettingError
+from descentlab.running import _experiments as experiment
 
 KEY = jax.random.key(3)
 ETA, LAM = 0.05, 0.3

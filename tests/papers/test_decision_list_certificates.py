@@ -18,9 +18,9 @@ from hypothesis import settings as tried
 from hypothesis import strategies as st
 from scipy import optimize
 
+from descentlab.errors import SettingError
 from descentlab.papers import decision_lists as dl
 from descentlab.papers.decision_lists import certificate
-from descentlab.preset import SettingError
 
 surely, margin = jax.jit(certificate.surely), jax.jit(certificate.margin)
 disagreement = jax.jit(dl.disagreement)

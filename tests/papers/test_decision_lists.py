@@ -20,12 +20,12 @@ import xarray as xr
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
-from descentlab import paper
-from descentlab.claim import Outcome, judge
+from descentlab.engine._rollout import rollout
+from descentlab.errors import SettingError
+from descentlab.judging import Outcome, judge
+from descentlab.papers import _registry as paper
 from descentlab.papers import decision_lists as dl
 from descentlab.papers.decision_lists import claims, lengths, runs, setting
-from descentlab.preset import SettingError
-from descentlab.rollout import rollout
 
 KEY = jax.random.key(7)
 ALPHA = 1e-6
@@ -57,7 +57,7 @@ def measured(w: dl.Params, task: dl.Task) -> tuple[jax.Array, jax.Array, dl.Para
 @pytest.fixture(autouse=True)
 def stuck_solvers_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """No flow below needs as many steps: what is stuck fails, rather than hangs."""
-    monkeypatch.setattr("descentlab.flow.MOST_SOLVER_STEPS", 20_000)
+    monkeypatch.setattr("descentlab.engine._flow.MOST_SOLVER_STEPS", 20_000)
 
 
 @functools.cache

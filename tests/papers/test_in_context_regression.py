@@ -9,11 +9,11 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
-from descentlab import paper
+from descentlab.engine._rollout import rollout
 from descentlab.errors import SettingError
+from descentlab.papers import _registry as paper
 from descentlab.papers import in_context_regression as icl
 from descentlab.papers.in_context_regression import Law, Params, Preset, moments
-from descentlab.rollout import rollout
 
 Z = stats.norm.isf(1e-6 / 2)
 

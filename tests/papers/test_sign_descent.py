@@ -10,13 +10,13 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from descentlab.claim import judge
+from descentlab.engine import System, log_spaced
+from descentlab.engine._rollout import rollout
+from descentlab.errors import SettingError
+from descentlab.judging import judge
 from descentlab.papers import sign_descent as sd
 from descentlab.papers.sign_descent import setting
 from descentlab.papers.sign_descent.claims import with_decay
-from descentlab.preset import SettingError
-from descentlab.probe import log_spaced
-from descentlab.rollout import System, rollout
 
 SMALL = sd.Preset(n=5, d=40, s=6, m_k=7, m_v=3, sigma_0=0.2, signal=1.3, label_noise=0.3, n_test=50, steps=30)
 KEY = jax.random.key(7)

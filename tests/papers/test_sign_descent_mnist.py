@@ -14,16 +14,15 @@ import xarray as xr
 from matplotlib.axes import Axes
 from scipy import stats
 
-from descentlab import paper
-from descentlab.claim import Claim, Outcome, judge
 from descentlab.data import mnist
-from descentlab.dynamics import Descent, Dynamics
+from descentlab.engine import Descent, Dynamics, Loaded
+from descentlab.engine._rollout import rollout
 from descentlab.errors import DataError, SettingError
+from descentlab.judging import Claim, Outcome, judge
+from descentlab.papers import _registry as paper
 from descentlab.papers import sign_descent as sd
 from descentlab.papers.sign_descent import mnist as noisy
 from descentlab.papers.sign_descent.mnist import claims, figures, runs
-from descentlab.rollout import rollout
-from descentlab.system import Loaded
 
 KEY = jax.random.key(7)
 ALPHA = 1e-6

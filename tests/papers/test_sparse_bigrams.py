@@ -21,9 +21,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from descentlab.errors import SettingError
 from descentlab.papers import sparse_bigrams as sb
 from descentlab.papers.sparse_bigrams import model, setting
-from descentlab.preset import SettingError
 
 KEY = jax.random.key(17)
 ALPHA = 1e-6

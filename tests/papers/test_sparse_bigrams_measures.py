@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from descentlab.claim import Claim, Outcome, judge
-from descentlab.estimate import Broken
+from descentlab.judging import Broken, Claim, Outcome, judge
 from descentlab.papers import sparse_bigrams as sb
 from descentlab.papers.sparse_bigrams import measures, runs
 

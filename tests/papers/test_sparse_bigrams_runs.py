@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from descentlab import paper
+from descentlab.engine._rollout import rollout
+from descentlab.papers import _registry as paper
 from descentlab.papers import sparse_bigrams as sb
 from descentlab.papers.sparse_bigrams import population
-from descentlab.rollout import rollout
 
 KEY = jax.random.key(29)
 ALPHA = 1e-6

@@ -14,7 +14,7 @@ Papers = Annotated[
 
 def papers(names: Papers = None, json_: Json = False) -> None:
     """Papers with their presets, settings, claims and figures."""
-    from descentlab.catalogue import catalogue, text
+    from descentlab.papers import catalogue, text
 
     every = {entry["paper"]: entry for entry in catalogue()}
     if unknown := [name for name in names or () if name not in every]:
@@ -30,7 +30,7 @@ def papers(names: Papers = None, json_: Json = False) -> None:
 
 def doctor(store: StoreDir = None) -> None:
     """Versions, devices, a numerical self-test, data found, and the store's health."""
-    from descentlab.doctor import examine
+    from descentlab.showing.doctor import examine
 
     lines, problems = examine(store)
     print("\n".join([*lines, *(f"  {problem}" for problem in problems)]))

@@ -21,19 +21,19 @@ def reproduce(
     out: Out = Path("report"),
 ) -> None:
     """The main job: runs, judges, draws and reports everything."""
-    from descentlab import paper
     from descentlab.cli.request import atlas_wanted, chosen, processes
-    from descentlab.reproduce import reproduce
+    from descentlab.papers import names as all_papers
+    from descentlab.showing.reproduce import reproduce
 
     atlas = atlas_wanted(names or [], scale, seeds)
-    papers = paper.names() if not names else [name for name in names if name != "atlas"]
+    papers = all_papers() if not names else [name for name in names if name != "atlas"]
     wanted = [chosen(name, scale, [], None, seeds) for name in papers]
     _reported(*reproduce(wanted, scale, seeds, store, out, processes(workers), atlas))
 
 
 def report(store: StoreDir = None, out: Out = Path("report")) -> None:
     """Writes the report again from what the store holds; trains nothing."""
-    from descentlab import reproduce
+    from descentlab.showing import reproduce
 
     done = reproduce.report(store, out)
     if done is None:
@@ -61,11 +61,11 @@ def figures(
     out: Annotated[Path, typer.Option(help="Folder of the figures.")] = Path("figures"),
 ) -> None:
     """Draws a paper's figures for print: runs what the store lacks, then reads the store alone."""
-    from descentlab.canvas import DPI, WIDTHS
     from descentlab.cli.request import figures_of, one_of, processes
-    from descentlab.gallery import draw
+    from descentlab.drawing import DPI, WIDTHS
+    from descentlab.showing.gallery import draw
+    from descentlab.showing.terminal import Overview
     from descentlab.store import Store
-    from descentlab.terminal import Overview
 
     one_of("format", format_, list(DPI))
     one_of("style", style, list(WIDTHS))
@@ -80,7 +80,7 @@ def view(
     store: StoreDir = None,
 ) -> None:
     """Follows running experiments in a local page: progress, curves, matrices. Ctrl-C stops it."""
-    from descentlab.live import serve
+    from descentlab.showing.live import serve
     from descentlab.store import Store
 
     serve(Store(store), port)

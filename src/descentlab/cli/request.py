@@ -5,15 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from descentlab import paper
+from descentlab.engine import Settings, parse_settings
 from descentlab.errors import SettingError
-from descentlab.fleet import Processes
-from descentlab.paper import Figure, Paper
-from descentlab.preset import Settings, parse_settings
-from descentlab.scaling import Grid
+from descentlab.judging import Grid
+from descentlab.papers import Figure, Paper, load
+from descentlab.running import Processes
 
 if TYPE_CHECKING:
-    from descentlab.gallery import Wanted
+    from descentlab.showing.gallery import Wanted
 
 
 def chosen(name: str, preset: str, set_: list[str], steps: int | None, seeds: int) -> tuple[Paper, Settings]:
@@ -21,7 +20,7 @@ def chosen(name: str, preset: str, set_: list[str], steps: int | None, seeds: in
     if seeds < 1:
         raise SettingError(f"seeds takes a whole number >= 1, got seeds={seeds}.")
     try:
-        found = paper.load(name)
+        found = load(name)
         base = found.preset(preset)
     except KeyError as error:
         raise SettingError(error.args[0]) from None
@@ -44,7 +43,7 @@ def swept_and_set(axes: Sequence[Grid], set_: list[str], steps: int | None) -> N
 def atlas_wanted(names: list[str], scale: str, seeds: int) -> bool:
     """Whether the atlas is asked for, which has one scale and needs two halves of seeds."""
     from descentlab.atlas import NAME
-    from descentlab.crossing import FEWEST_SEEDS
+    from descentlab.papers import FEWEST_SEEDS
 
     if NAME not in names:
         return False
@@ -92,7 +91,7 @@ def one_of(name: str, value: str, allowed: list[str]) -> None:
 
 def figures_of(name: str, wanted: list[str], preset: str | None, seeds: int) -> "list[Wanted]":
     """The figures that are asked for, each with the preset it is drawn at; `2` is short for `figure_2`."""
-    from descentlab.gallery import usual_preset
+    from descentlab.showing.gallery import usual_preset
 
     found, _ = chosen(name, preset or "quick", [], None, seeds)
     there = {figure.name: figure for figure in found.figures if isinstance(figure, Figure)}

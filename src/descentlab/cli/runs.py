@@ -21,19 +21,19 @@ def run(
     json_: Json = False,
 ) -> None:
     """Trains one preset on some seeds and stores the trajectory."""
-    from descentlab import experiment
+    from descentlab import running
     from descentlab.cli.request import chosen
+    from descentlab.showing.terminal import Bars, short
     from descentlab.store import Store
-    from descentlab.terminal import Bars, short
 
     found, settings = chosen(paper, preset, set_, steps, seeds)
     place = Store(store)
     with Bars() as watcher:
-        if place.seeds(experiment.identify(found, settings)) < seeds:
+        if place.seeds(running.identify(found, settings)) < seeds:
             watcher.foretell(found, [settings], seeds)
-        result = experiment.run(found, settings, seeds, place, watcher)
-    last = experiment.final(result.data)
-    broken = experiment.diverged(result.data)
+        result = running.run(found, settings, seeds, place, watcher)
+    last = running.final(result.data)
+    broken = running.diverged(result.data)
     if json_:
         print_json({
             "paper": paper, "preset": preset, "settings": settings.settings(), "run": result.id,
@@ -65,18 +65,18 @@ def judge(
     json_: Json = False,
 ) -> None:
     """Judges a paper's claims: runs what the store lacks, then reads the store alone."""
-    from descentlab import experiment
+    from descentlab import running
     from descentlab.cli.request import chosen, expectations, processes, wanted_claims
+    from descentlab.showing.terminal import Overview, print_verdicts
     from descentlab.store import Store
-    from descentlab.terminal import Overview, print_verdicts
 
     found, settings = chosen(paper, preset, set_, steps, seeds)
     wanted = wanted_claims(found, preset, claims)
     recorded = expectations(expect) if expect else {}
     fleet = processes(workers)
     with Overview(Store(store)) as view:
-        view.plan(found, experiment.needed(settings, found.claims_of(preset)), seeds)
-        verdicts = experiment.judge_paper(found, preset, settings, seeds, Store(store), view, fleet)
+        view.plan(found, running.needed(settings, found.claims_of(preset)), seeds)
+        verdicts = running.judge_paper(found, preset, settings, seeds, Store(store), view, fleet)
     shown = [v for v in verdicts if v.claim in wanted]
     if json_:
         print_json({
@@ -125,12 +125,11 @@ def sweep(
     json_: Json = False,
 ) -> None:
     """Runs a preset over a grid of settings, or a study: one dataset, exponents, phase diagrams."""
-    from descentlab import cluster as clusters
-    from descentlab.axes import axes_of, cells
     from descentlab.cli.request import chosen, processes, swept_and_set
+    from descentlab.running import connect
+    from descentlab.showing.terminal import Overview, print_sweep
     from descentlab.store import Store
-    from descentlab.sweep import sweep
-    from descentlab.terminal import Overview, print_sweep
+    from descentlab.sweeping import axes_of, cells, sweep
 
     found, settings = chosen(paper, preset, set_, steps, seeds)
     study = found.studies.get(preset)
@@ -142,11 +141,11 @@ def sweep(
             raise SettingError(f"workers is for this machine, cluster for others, got {workers=} and both.")
         for own in axes.values():
             cells(settings, own)  # a wrong value is refused before any job is submitted
-    who = nullcontext(processes(workers)) if cluster is None else clusters.connect(cluster)
+    who = nullcontext(processes(workers)) if cluster is None else connect(cluster)
     with who as fleet, Overview(Store(store)) as view:
         result = sweep(found, settings, axes, seeds, store, fleet, view, retry)
     if out is not None:
-        from descentlab.diagram import draw_all
+        from descentlab.sweeping import draw_all
 
         draw_all(result, out)
     if json_:

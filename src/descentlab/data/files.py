@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
-import platformdirs
-
-from descentlab.disk import put
+from descentlab import places
 from descentlab.errors import DataError
+from descentlab.store import put
 
 TIMEOUT = 10.0  # seconds, for a connection and for each block
 BLOCK = 1 << 16
@@ -46,9 +45,8 @@ class File:
 
 
 def cache_folder() -> Path:
-    """The folder for what is fetched, below DESCENTLAB_CACHE, XDG_CACHE_HOME or the system's own cache."""
-    base = os.environ.get("DESCENTLAB_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    return Path(base or platformdirs.user_cache_path()).expanduser() / "descentlab" / "data"
+    """The folder for what is fetched."""
+    return places.cache() / "data"
 
 
 def named_folder() -> Path | None:

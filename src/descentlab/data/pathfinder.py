@@ -27,8 +27,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int16, Int64, UInt8
 from PIL import Image, ImageDraw
 
+from descentlab.engine import cores
 from descentlab.errors import SettingError
-from descentlab.numerics import cores
 
 SIZE = 32
 PADDING = 1  # width of the frame that no stroke may touch

@@ -1,21 +1,44 @@
-"""One module a paper. Every module here is found by name, and so are those in folders of one's own.
+"""The contract of a paper, the registry, and the papers themselves, a subpackage or a module each.
 
-DESCENTLAB_PAPERS names such folders, separated as in PATH; where it is not set, `descentlab_papers` in the
-current folder is one. A module there is `descentlab.papers.<name>` like any other: workers, which see the
-same environment, import it by that name, and its source names its runs.
+A paper is found by its name, here or in a folder of your own (`places.own_papers`). A module there is
+`descentlab.papers.<name>` like any other: workers, which see the same environment, import it by that name,
+and its source names its runs. What papers are made of is imported when it is first used, so that the command
+line lists papers without loading JAX.
 """
 
-import os
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-OWN = "descentlab_papers"
+from descentlab import places
+from descentlab._lazy import lazily
 
-
-def own_folders() -> list[str]:
-    """The folders of papers of one's own."""
-    named = os.environ.get("DESCENTLAB_PAPERS", OWN).split(os.pathsep)
-    return [str(Path(folder).absolute()) for folder in named if folder]
-
+# fmt: off
+if TYPE_CHECKING:
+    from descentlab.papers._catalogue import catalogue as catalogue, text as text
+    from descentlab.papers._contract import (
+        About as About, Deviation as Deviation, Figure as Figure, Paper as Paper, Study as Study,
+        Table as Table,
+    )
+    from descentlab.papers._crossings import (
+        FEWEST_SEEDS as FEWEST_SEEDS, KERNELS as KERNELS, OPTIMIZERS as OPTIMIZERS, Crossing as Crossing,
+        Goal as Goal, Variant as Variant, share_of_start as share_of_start, spaced as spaced,
+    )
+    from descentlab.papers._registry import load as load, names as names
+# fmt: on
 
 # Last, so that a paper of this package keeps its name.
-__path__ += own_folders()
+__path__ += places.own_papers()
+
+_HOMES = {
+    "_catalogue": "catalogue text",
+    "_contract": "About Deviation Figure Paper Study Table",
+    "_crossings": "FEWEST_SEEDS KERNELS OPTIMIZERS Crossing Goal Variant share_of_start spaced",
+    "_registry": "load names",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return lazily(__name__, _HOMES, name)
+
+
+def __dir__() -> list[str]:
+    return " ".join(_HOMES.values()).split()

@@ -8,10 +8,9 @@ import keyword
 from importlib import resources
 from pathlib import Path
 
-from descentlab import paper
-from descentlab.disk import replace, writing
 from descentlab.errors import SettingError
-from descentlab.papers import OWN
+from descentlab.papers import OWN, names
+from descentlab.store import replace, writing
 
 RESERVED = ("atlas",)  # `descentlab reproduce` takes it beside names of papers
 # Where papers and their tests are, in a checkout of descentlab and in any other project.
@@ -57,7 +56,7 @@ def check(name: str) -> None:
             f"got NAME={name}."
         )
     # Some disks do not tell capitals from small letters.
-    taken = {there.casefold() for there in (*paper.names(), *RESERVED)}
+    taken = {there.casefold() for there in (*names(), *RESERVED)}
     if name.casefold() in taken:
         raise SettingError(
             f"NAME takes a name that no paper has, got NAME={name}; taken: {', '.join(sorted(taken))}."

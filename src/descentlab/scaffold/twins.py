@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from descentlab import experiment
-from descentlab.claim import Claim, Mutant, Outcome
-from descentlab.paper import load
+from descentlab import running
+from descentlab.judging import Claim, Mutant, Outcome
+from descentlab.papers import load
 from descentlab.scaffold import your_paper as paper
 from descentlab.store import Store
 
@@ -67,7 +67,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def test_the_claims_are_supported(store: Store):
     found = load("your_paper")
-    for verdict in experiment.judge_paper(found, "tiny", found.preset("tiny"), SEEDS, store):
+    for verdict in running.judge_paper(found, "tiny", found.preset("tiny"), SEEDS, store):
         assert verdict.outcome == Outcome.SUPPORTED, str(verdict)
 
 
@@ -76,5 +76,5 @@ def test_the_claims_are_supported(store: Store):
 )
 def test_mutants_are_refuted(claim: Claim, mutant: Mutant, store: Store):
     found = load("your_paper")
-    verdict = experiment.judge_mutant(found, claim, mutant, found.preset("tiny"), SEEDS, store)
+    verdict = running.judge_mutant(found, claim, mutant, found.preset("tiny"), SEEDS, store)
     assert verdict.outcome == Outcome.REFUTED, str(verdict)

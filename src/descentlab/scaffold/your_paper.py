@@ -29,15 +29,21 @@ import xarray as xr
 from jaxtyping import Array, Float, Key, ScalarLike
 from matplotlib.figure import Figure as Canvas
 
-from descentlab.claim import Assumption, Claim, Mutant, is_one_of
-from descentlab.dynamics import Dynamics, descent
-from descentlab.estimate import Estimate, Interval, mean, trajectories
-from descentlab.numerics import float_dtype
-from descentlab.objective import online, population
-from descentlab.paper import About, Deviation, Figure
-from descentlab.plot import BLUE, VERMILION, band, legend, panels, style
-from descentlab.preset import Settings, parameter, preset
-from descentlab.probe import Probe, log_spaced
+from descentlab.drawing import BLUE, VERMILION, band, legend, panels, style
+from descentlab.engine import (
+    Dynamics,
+    Probe,
+    Settings,
+    descent,
+    float_dtype,
+    log_spaced,
+    online,
+    parameter,
+    population,
+    preset,
+)
+from descentlab.judging import Assumption, Claim, Estimate, Interval, Mutant, is_one_of, mean, trajectories
+from descentlab.papers import About, Deviation, Figure
 
 # ---------------------------------------------------------------- presets
 # A field for every letter that one may want to change, with its meaning and the values it takes. What the

@@ -33,12 +33,18 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from descentlab.curvature import PRODUCTS, Extremes, extreme_eigenvalues
-from descentlab.dynamics import Dynamics, descent
-from descentlab.flow import flow
-from descentlab.objective import empirical
-from descentlab.optimizers import optimizer
-from descentlab.paper import About
+from descentlab.engine import (
+    PRODUCTS,
+    Dynamics,
+    Extremes,
+    Probe,
+    descent,
+    empirical,
+    extreme_eigenvalues,
+    flow,
+    optimizer,
+)
+from descentlab.papers import About
 from descentlab.papers.attention_kernels import claims, figures, transformer
 from descentlab.papers.attention_kernels.atlas import ATLAS as ATLAS
 from descentlab.papers.attention_kernels.deviations import DEVIATIONS as DEVIATIONS
@@ -52,7 +58,6 @@ from descentlab.papers.attention_kernels.setting import STEP_RATIO, draw, map_ax
 from descentlab.papers.attention_kernels.setting import Preset as Preset
 from descentlab.papers.attention_kernels.setting import records as records
 from descentlab.papers.attention_kernels.studies import STUDIES as STUDIES
-from descentlab.probe import Probe
 
 # ---------------------------------------------------------------- task
 

@@ -1,6 +1,6 @@
 """What of other papers fits regression by attention: all of it, and linear attention too."""
 
-from descentlab.crossing import Crossing, Goal, Variant, share_of_start, spaced
+from descentlab.papers import Crossing, Goal, Variant, share_of_start, spaced
 from descentlab.papers.attention_kernels.runs import GENERIC
 from descentlab.papers.attention_kernels.setting import PRESETS
 

@@ -4,8 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from descentlab.claim import Assumption, Claim, Datasets, Mutant, is_one_of
-from descentlab.estimate import Interval
+from descentlab.judging import Assumption, Claim, Datasets, Interval, Mutant, is_one_of
 from descentlab.papers.attention_kernels import measures
 from descentlab.papers.attention_kernels.model import KERNELS
 from descentlab.papers.attention_kernels.runs import (

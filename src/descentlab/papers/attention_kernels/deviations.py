@@ -1,6 +1,6 @@
 """Where attention_kernels departs from the paper, or fills a gap, and why."""
 
-from descentlab.paper import Deviation
+from descentlab.papers import Deviation
 
 DEVIATIONS = (
     Deviation(

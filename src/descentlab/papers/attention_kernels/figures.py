@@ -15,13 +15,12 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from descentlab import plot
-from descentlab.estimate import Broken
-from descentlab.paper import Figure, Table
+from descentlab.drawing import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILION, band, legend, panels, style
+from descentlab.drawing import _marks as plot
+from descentlab.judging import Broken, setting
+from descentlab.papers import Figure, Table
 from descentlab.papers.attention_kernels import measures, runs
 from descentlab.papers.attention_kernels.setting import Preset, map_axes
-from descentlab.plot import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILION, band, legend, panels, style
-from descentlab.scaling import setting
 
 Data: TypeAlias = xr.Dataset
 DOTTED, DASHED = (0, (1, 1.5)), (0, (4, 1.5))

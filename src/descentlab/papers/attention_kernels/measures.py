@@ -7,8 +7,7 @@ import numpy as np
 import xarray as xr
 from scipy.cluster import hierarchy
 
-from descentlab.estimate import Broken, Estimate, check_finite, mean, trajectories
-from descentlab.scaling import setting
+from descentlab.judging import Broken, Estimate, check_finite, mean, setting, trajectories
 
 ROUNDING = 1e-20  # a loss below this part of its start is one of rounding errors
 SOLVED = 1e-6  # and below this part it is solved: how far below says how long one trained

@@ -10,13 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from descentlab.engine import (
+    BY_SIGN,
+    OPTIMIZERS,
+    Settings,
+    chosen,
+    fingerprint,
+    float_dtype,
+    log_spaced,
+    parameter,
+    preset,
+)
 from descentlab.errors import SettingError
-from descentlab.foreign import chosen, fingerprint
-from descentlab.numerics import float_dtype
-from descentlab.optimizers import BY_SIGN, OPTIMIZERS
 from descentlab.papers.attention_kernels.model import KERNELS, Weights, outputs
-from descentlab.preset import Settings, parameter, preset
-from descentlab.probe import log_spaced
 
 TRAINED = ("q", "k", "v", "qk", "qv", "kv", "qkv")
 STEP_RATIO = 4.0  # between step sizes that are tried side by side

@@ -1,9 +1,9 @@
 """The study of attention_kernels: where Gaussian attention beats softmax attention."""
 
-from descentlab.paper import Study
+from descentlab.judging import Grid
+from descentlab.papers import Study
 from descentlab.papers.attention_kernels.runs import MAP
 from descentlab.papers.attention_kernels.setting import PRESETS
-from descentlab.scaling import Grid
 
 STUDIES = (
     Study(

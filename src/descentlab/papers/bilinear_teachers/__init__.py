@@ -36,12 +36,18 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Key
 
-from descentlab.dynamics import Dynamics, descent
-from descentlab.flow import flow
-from descentlab.numerics import float_dtype
-from descentlab.objective import online, population
-from descentlab.optimizers import BY_SIGN, optimizer
-from descentlab.paper import About
+from descentlab.engine import (
+    BY_SIGN,
+    Dynamics,
+    Probe,
+    descent,
+    float_dtype,
+    flow,
+    online,
+    optimizer,
+    population,
+)
+from descentlab.papers import About
 from descentlab.papers.bilinear_teachers import claims, figures, line, mnist
 from descentlab.papers.bilinear_teachers.arccosine import gap
 from descentlab.papers.bilinear_teachers.arcsine import arcsin
@@ -78,7 +84,6 @@ from descentlab.papers.bilinear_teachers.setting import make_task as make_task
 from descentlab.papers.bilinear_teachers.setting import program as program
 from descentlab.papers.bilinear_teachers.setting import records as records
 from descentlab.papers.bilinear_teachers.studies import STUDIES as STUDIES
-from descentlab.probe import Probe
 
 # ---------------------------------------------------------------- objective
 

@@ -1,6 +1,6 @@
 """What of other papers fits the teachers: every optimiser, and attention that is linear in W_KQ."""
 
-from descentlab.crossing import Crossing, Goal, Variant, share_of_start, spaced
+from descentlab.papers import Crossing, Goal, Variant, share_of_start, spaced
 from descentlab.papers.bilinear_teachers.setting import PRESETS
 
 ATLAS = (

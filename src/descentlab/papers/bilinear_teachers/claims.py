@@ -5,11 +5,9 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from descentlab.claim import Assumption, Claim, Mutant, is_one_of
-from descentlab.estimate import Interval
+from descentlab.judging import Assumption, Claim, Interval, Mutant, is_one_of, setting
 from descentlab.papers.bilinear_teachers import measures
 from descentlab.papers.bilinear_teachers.runs import ALL_WEIGHTS, FULL, GRIDS
-from descentlab.scaling import setting
 
 claim = partial(Claim, presets=("tiny", "quick", "paper"))
 

@@ -1,6 +1,6 @@
 """Where bilinear_teachers departs from the paper, or fills a gap, and why."""
 
-from descentlab.paper import Deviation
+from descentlab.papers import Deviation
 
 DEVIATIONS = (
     Deviation(

@@ -13,14 +13,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from descentlab.estimate import Broken, Estimate
-from descentlab.moving import Movie
-from descentlab.paper import Figure, Table
+from descentlab.drawing import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    VERMILION,
+    Movie,
+    band,
+    legend,
+    panels,
+    style,
+)
+from descentlab.judging import Broken, Estimate, setting
+from descentlab.papers import Figure, Table
 from descentlab.papers.bilinear_teachers import measures
 from descentlab.papers.bilinear_teachers.claims import FACTORS, OVER_SIZES, PRINTED, START, WORDS
 from descentlab.papers.bilinear_teachers.runs import ALL_WEIGHTS, FULL, GRIDS, ONLINE, SIX
-from descentlab.plot import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, band, legend, panels, style
-from descentlab.scaling import setting
 
 NARROW = (2.45, 2.2)
 TEACHERS = {

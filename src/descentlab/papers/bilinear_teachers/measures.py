@@ -10,10 +10,17 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from descentlab.estimate import Broken, Estimate, mean
-from descentlab.law import exponent
-from descentlab.scaling import crossing, read, setting, size_exponent
-from descentlab.spread import Unsettled
+from descentlab.judging import (
+    Broken,
+    Estimate,
+    Unsettled,
+    crossing,
+    exponent,
+    mean,
+    read,
+    setting,
+    size_exponent,
+)
 
 SETTLED = 100  # multiples of T* from which a rate is read
 LATE = 100  # multiples of T* at which a prefactor is read

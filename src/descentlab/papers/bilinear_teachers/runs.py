@@ -6,7 +6,7 @@ Two needs that name the same overrides share one stored run, so both take them f
 from collections.abc import Callable
 from typing import Any
 
-from descentlab.scaling import Grid
+from descentlab.judging import Grid
 
 Overrides = dict[str, Any]
 

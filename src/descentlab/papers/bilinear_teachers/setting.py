@@ -9,12 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, ScalarLike
 
-from descentlab import foreign
-from descentlab.draws import normal
-from descentlab.numerics import float_dtype
-from descentlab.optimizers import BY_SIGN, OPTIMIZERS
-from descentlab.preset import Settings, parameter, preset
-from descentlab.probe import log_spaced
+from descentlab.engine import (
+    BY_SIGN,
+    OPTIMIZERS,
+    Settings,
+    float_dtype,
+    log_spaced,
+    normal,
+    parameter,
+    preset,
+)
+from descentlab.engine import _plugin as foreign
 
 # ---------------------------------------------------------------- teachers
 

@@ -1,6 +1,6 @@
 """The study of bilinear_teachers: the exponents of Theorem 3.1 in D, K, |V*| and eta."""
 
-from descentlab.paper import Study
+from descentlab.papers import Study
 from descentlab.papers.bilinear_teachers.claims import CLAIMS
 from descentlab.papers.bilinear_teachers.runs import GRIDS
 from descentlab.papers.bilinear_teachers.setting import PRESETS

@@ -33,12 +33,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, ScalarLike
 
-from descentlab.curvature import extreme_eigenvalues
-from descentlab.dynamics import Dynamics, descent
-from descentlab.flow import flow
-from descentlab.objective import online, population
-from descentlab.optimizers import optimizer
-from descentlab.paper import About
+from descentlab.engine import (
+    Dynamics,
+    Probe,
+    descent,
+    extreme_eigenvalues,
+    flow,
+    online,
+    optimizer,
+    population,
+)
+from descentlab.papers import About
 from descentlab.papers.decision_lists import lengths, sequences
 from descentlab.papers.decision_lists.atlas import ATLAS as ATLAS
 from descentlab.papers.decision_lists.attention import attention_needed as attention_needed
@@ -72,7 +77,6 @@ from descentlab.papers.decision_lists.setting import Rule as Rule
 from descentlab.papers.decision_lists.setting import draw_rule as draw_rule
 from descentlab.papers.decision_lists.setting import records as records
 from descentlab.papers.decision_lists.studies import STUDIES as STUDIES
-from descentlab.probe import Probe
 
 # ---------------------------------------------------------------- task
 

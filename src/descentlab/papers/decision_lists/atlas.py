@@ -1,6 +1,6 @@
 """What of other papers fits decision lists: every optimiser, and attention that is linear in X'WX."""
 
-from descentlab.crossing import Crossing, Goal, Variant, share_of_start, spaced
+from descentlab.papers import Crossing, Goal, Variant, share_of_start, spaced
 from descentlab.papers.decision_lists.setting import PRESETS
 
 ATLAS = (

@@ -6,8 +6,7 @@ from functools import partial
 
 import jax
 
-from descentlab.claim import Assumption, Claim, Mutant, is_one_of
-from descentlab.estimate import Interval
+from descentlab.judging import Assumption, Claim, Interval, Mutant, is_one_of
 from descentlab.papers.decision_lists import measures
 from descentlab.papers.decision_lists.runs import JOINT, UNIFORM, WINDOW
 from descentlab.papers.decision_lists.setting import LAWS, Preset

@@ -16,14 +16,26 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from descentlab.moving import Movie
-from descentlab.paper import Figure, Table
+from descentlab.drawing import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    VERMILION,
+    Movie,
+    band,
+    legend,
+    panels,
+    style,
+)
+from descentlab.judging import setting
+from descentlab.papers import Figure, Table
 from descentlab.papers.decision_lists import measures
 from descentlab.papers.decision_lists.masses import attention_scale, masses
 from descentlab.papers.decision_lists.runs import JOINT, MATRICES, SCALES, SLACK, UNIFORM, WINDOW
 from descentlab.papers.decision_lists.setting import DELTAS, Preset, Rule
-from descentlab.plot import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, band, legend, panels, style
-from descentlab.scaling import setting
 
 DOTTED, DASHED = (0, (1, 1.5)), (0, (4, 1.5))
 LAW = {"distinct": ("distinct tokens", BLUE, DASHED), "iid": ("independent tokens", VERMILION, "-")}

@@ -4,11 +4,9 @@ import numpy as np
 import xarray as xr
 from scipy import optimize
 
-from descentlab.estimate import Broken, Estimate, exact, mean
+from descentlab.judging import Broken, Estimate, Hull, Point, Unsettled, exact, mean, setting
 from descentlab.papers.decision_lists.certificate import Certificate, certify
 from descentlab.papers.decision_lists.setting import GAMMAS, Preset, Rule
-from descentlab.scaling import setting
-from descentlab.spread import Hull, Point, Unsettled
 
 # ---------------------------------------------------------------- the flow of W
 

@@ -10,12 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from descentlab import foreign
+from descentlab.engine import BY_SIGN, OPTIMIZERS, Settings, log_spaced, parameter, preset
+from descentlab.engine import _plugin as foreign
 from descentlab.errors import SettingError
-from descentlab.optimizers import BY_SIGN, OPTIMIZERS
 from descentlab.papers.decision_lists import sequences
-from descentlab.preset import Settings, parameter, preset
-from descentlab.probe import log_spaced
 
 LAWS = {"distinct": sequences.distinct, "iid": sequences.iid}
 DELTAS = ("rival", "decides", "rarest")

@@ -1,9 +1,9 @@
 """The study of decision_lists: where joint training of W and V ends perfect."""
 
-from descentlab.paper import Study
+from descentlab.judging import Grid
+from descentlab.papers import Study
 from descentlab.papers.decision_lists.runs import JOINT
 from descentlab.papers.decision_lists.setting import PRESETS
-from descentlab.scaling import Grid
 
 STUDIES = (
     Study(

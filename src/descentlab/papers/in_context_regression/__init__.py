@@ -37,12 +37,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from descentlab.dynamics import Dynamics, descent
-from descentlab.flow import flow
-from descentlab.numerics import float_dtype, largest_divisor
-from descentlab.objective import online, population
-from descentlab.optimizers import optimizer
-from descentlab.paper import About
+from descentlab.engine import (
+    Dynamics,
+    Probe,
+    descent,
+    float_dtype,
+    flow,
+    largest_divisor,
+    online,
+    optimizer,
+    population,
+)
+from descentlab.papers import About
 from descentlab.papers.in_context_regression.atlas import ATLAS as ATLAS
 from descentlab.papers.in_context_regression.claims import CLAIMS as CLAIMS
 from descentlab.papers.in_context_regression.deviations import DEVIATIONS as DEVIATIONS
@@ -62,7 +68,6 @@ from descentlab.papers.in_context_regression.setting import LENGTHS, variances
 from descentlab.papers.in_context_regression.setting import PRESETS as PRESETS
 from descentlab.papers.in_context_regression.setting import Preset as Preset
 from descentlab.papers.in_context_regression.setting import records as records
-from descentlab.probe import Probe
 
 # ---------------------------------------------------------------- task
 

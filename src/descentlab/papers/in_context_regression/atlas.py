@@ -1,6 +1,6 @@
 """What of other papers fits in-context regression: every optimiser, on the exact loss of linear attention."""
 
-from descentlab.crossing import Crossing, Goal, Variant, share_of_start, spaced
+from descentlab.papers import Crossing, Goal, Variant, share_of_start, spaced
 from descentlab.papers.in_context_regression.setting import PRESETS
 
 _WHY_LINEAR = "The loss is exact, and the limit known, for linear attention alone."

@@ -6,14 +6,12 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from descentlab.claim import Assumption, Claim, Mutant, is_one_of
-from descentlab.estimate import Interval
+from descentlab.judging import Assumption, Claim, Interval, Mutant, is_one_of, setting
 from descentlab.papers.in_context_regression import measures
 from descentlab.papers.in_context_regression.measures import SHIFTS
 from descentlab.papers.in_context_regression.runs import ANYWHERE, DRAWN, LARGE, SCALES
 from descentlab.papers.in_context_regression.runs import LENGTHS as GRID
 from descentlab.papers.in_context_regression.setting import LENGTHS
-from descentlab.scaling import setting
 
 claim = partial(Claim, presets=("tiny", "quick", "paper"))
 

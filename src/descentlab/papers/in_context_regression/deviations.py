@@ -1,6 +1,6 @@
 """Where in_context_regression departs from the paper, or fills a gap."""
 
-from descentlab.paper import Deviation
+from descentlab.papers import Deviation
 
 DEVIATIONS = (
     Deviation(

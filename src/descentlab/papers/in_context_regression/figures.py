@@ -7,14 +7,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from descentlab.moving import Movie
-from descentlab.paper import Figure
-from descentlab.papers.in_context_regression import measures
-from descentlab.papers.in_context_regression.measures import SHIFTS
-from descentlab.papers.in_context_regression.runs import DRAWN, MATRICES, ONLINE, SCALES, STARTS
-from descentlab.papers.in_context_regression.runs import LENGTHS as GRID
-from descentlab.papers.in_context_regression.setting import LENGTHS
-from descentlab.plot import (
+from descentlab.drawing import (
     BLACK,
     BLUE,
     GREEN,
@@ -23,6 +16,7 @@ from descentlab.plot import (
     PURPLE,
     SKY,
     VERMILION,
+    Movie,
     band,
     legend,
     panels,
@@ -30,7 +24,13 @@ from descentlab.plot import (
     style,
     threads,
 )
-from descentlab.scaling import setting
+from descentlab.judging import setting
+from descentlab.papers import Figure
+from descentlab.papers.in_context_regression import measures
+from descentlab.papers.in_context_regression.measures import SHIFTS
+from descentlab.papers.in_context_regression.runs import DRAWN, MATRICES, ONLINE, SCALES, STARTS
+from descentlab.papers.in_context_regression.runs import LENGTHS as GRID
+from descentlab.papers.in_context_regression.setting import LENGTHS
 
 DASHED, DOTTED = (0, (4, 2)), (0, (1, 1.5))
 LEAST = 1e-18  # below it a squared distance is the solver's error

@@ -6,10 +6,8 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from descentlab.estimate import Broken, Estimate, exact, mean, share
-from descentlab.law import stretch
+from descentlab.judging import Broken, Estimate, crossing, exact, mean, setting, share, size_exponent, stretch
 from descentlab.papers.in_context_regression.setting import LENGTHS
-from descentlab.scaling import crossing, setting, size_exponent
 
 SHIFTS = ("none", "task", "query", "covariate")
 # The excess loss, over its start, between which decay to the limit is read: where one mode rules, above what

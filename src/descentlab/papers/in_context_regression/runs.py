@@ -5,7 +5,7 @@ Two needs that name the same overrides share one stored run, so both take them f
 
 from typing import Any
 
-from descentlab.scaling import Grid, times
+from descentlab.judging import Grid, times
 
 Overrides = dict[str, Any]
 

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from descentlab.engine import OPTIMIZERS, Settings, log_spaced, parameter, preset
 from descentlab.errors import SettingError
-from descentlab.optimizers import OPTIMIZERS
-from descentlab.preset import Settings, parameter, preset
-from descentlab.probe import log_spaced
 
 SPECTRA = ("identity", "power")
 STARTS = ("theorem", "minus", "anywhere")

@@ -43,11 +43,8 @@ from jax.nn import log_sigmoid, softplus
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, ScalarLike
 
-from descentlab.dynamics import Dynamics, descent
-from descentlab.numerics import float_dtype
-from descentlab.objective import empirical
-from descentlab.optimizers import optimizer
-from descentlab.paper import About, Deviation
+from descentlab.engine import Dynamics, Probe, descent, empirical, float_dtype, optimizer
+from descentlab.papers import About, Deviation
 from descentlab.papers.sign_descent import claims, figures, mnist, studies
 from descentlab.papers.sign_descent.atlas import ATLAS as ATLAS
 from descentlab.papers.sign_descent.setting import PRESETS as PRESETS
@@ -61,7 +58,6 @@ from descentlab.papers.sign_descent.setting import make_task as make_task
 from descentlab.papers.sign_descent.setting import records as records
 from descentlab.papers.sign_descent.setting import sample as sample
 from descentlab.papers.sign_descent.stages import READINGS as READINGS
-from descentlab.probe import Probe
 
 # ---------------------------------------------------------------- model
 

@@ -1,6 +1,6 @@
 """What of other papers fits the signal-noise task: all of it."""
 
-from descentlab.crossing import Crossing, Goal, Variant, share_of_start, spaced
+from descentlab.papers import Crossing, Goal, Variant, share_of_start, spaced
 from descentlab.papers.sign_descent.setting import PRESETS
 
 ATLAS = (

@@ -12,9 +12,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from descentlab.claim import Assumption, Claim, Mutant, is_one_of
-from descentlab.estimate import Interval
-from descentlab.law import stretch
+from descentlab.judging import Assumption, Claim, Interval, Mutant, is_one_of, stretch
 from descentlab.papers.sign_descent import measures
 from descentlab.papers.sign_descent.runs import ADAM, ADAM_NEAR_ZERO, BASE, GD, LONG, SIGN, numbered
 from descentlab.papers.sign_descent.stages import SLIDES, log_turning_ratio

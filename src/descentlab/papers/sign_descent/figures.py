@@ -8,7 +8,22 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Canvas
 
-from descentlab.paper import Figure, Table
+from descentlab.drawing import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    VERMILION,
+    band,
+    legend,
+    panels,
+    points,
+    style,
+    threads,
+)
+from descentlab.judging import setting
+from descentlab.papers import Figure, Table
 from descentlab.papers.sign_descent.runs import (
     ADAM,
     ADAM_NEAR_ZERO,
@@ -41,21 +56,6 @@ from descentlab.papers.sign_descent.stages import (
     until,
 )
 from descentlab.papers.sign_descent.tables import rows_stage_times, rows_table_1
-from descentlab.plot import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    VERMILION,
-    band,
-    legend,
-    panels,
-    points,
-    style,
-    threads,
-)
-from descentlab.scaling import setting
 
 # ---------------------------------------------------------------- Adam and gradient descent
 

@@ -6,21 +6,22 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from descentlab.estimate import (
+from descentlab.judging import (
     Broken,
     Estimate,
+    Hull,
     difference,
+    exponent,
     first_step,
     log_gap,
     log_ratio,
     mean,
+    preference,
+    stretches,
     student,
 )
-from descentlab.law import exponent, stretches
 from descentlab.papers.sign_descent.runs import LONGER
 from descentlab.papers.sign_descent.stages import SLIDES, softmax, stage_times
-from descentlab.rival import preference
-from descentlab.spread import Hull
 
 
 def at(run: xr.Dataset, name: str, step: int) -> xr.DataArray:

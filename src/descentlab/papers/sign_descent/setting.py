@@ -8,9 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from descentlab.numerics import float_dtype
-from descentlab.preset import Settings, parameter, preset
-from descentlab.probe import log_spaced
+from descentlab.engine import Settings, float_dtype, log_spaced, parameter, preset
 
 # ---------------------------------------------------------------- presets
 

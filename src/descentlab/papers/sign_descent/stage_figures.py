@@ -9,9 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator
 
-from descentlab.moving import Movie
-from descentlab.papers.sign_descent.stages import SLIDES, softmax, stage_times, until
-from descentlab.plot import (
+from descentlab.drawing import (
     BLACK,
     BLUE,
     GREEN,
@@ -20,6 +18,7 @@ from descentlab.plot import (
     PURPLE,
     SKY,
     VERMILION,
+    Movie,
     band,
     legend,
     panels,
@@ -28,6 +27,7 @@ from descentlab.plot import (
     threads,
     time_marks,
 )
+from descentlab.papers.sign_descent.stages import SLIDES, softmax, stage_times, until
 
 NARROW = (1.85, 1.7)
 TIMES = {"T1": "$T_1$", "T2": "$T_2$", "T3": "$T_3$", "T4": "$T_4$", "T_key": "$T_K$", "T_query": "$T_Q$"}

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from descentlab.estimate import Estimate, first_step, hitting_time, log_gap, log_ratio
+from descentlab.judging import Estimate, first_step, hitting_time, log_gap, log_ratio
 
 # Ends of stages I, II, III, of s_21's fall, and of the turns of negative key and query noise.
 SLIDES = {"T1": 2, "T2": 10, "T3": 40, "T4": 150, "T_key": 300, "T_query": 600}

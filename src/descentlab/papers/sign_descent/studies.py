@@ -20,15 +20,37 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Canvas
 
-from descentlab.claim import Claim, Datasets, Mutant, is_one_of
-from descentlab.diagram import phases
-from descentlab.estimate import Broken, Estimate, Interval, mean
-from descentlab.paper import Figure, Study
+from descentlab.drawing import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    legend,
+    panels,
+    phases,
+    style,
+)
+from descentlab.judging import (
+    Broken,
+    Claim,
+    Datasets,
+    Estimate,
+    Grid,
+    Interval,
+    Mutant,
+    is_one_of,
+    mean,
+    setting,
+    size_exponent,
+    times,
+)
+from descentlab.papers import Figure, Study
 from descentlab.papers.sign_descent.runs import ADAM, GD
 from descentlab.papers.sign_descent.setting import Preset
 from descentlab.papers.sign_descent.stages import stage_time
-from descentlab.plot import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, legend, panels, style
-from descentlab.scaling import Grid, setting, size_exponent, times
 
 Data = xr.Dataset
 

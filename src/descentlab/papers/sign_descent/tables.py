@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from descentlab.estimate import Broken
+from descentlab.judging import Broken
 from descentlab.papers.sign_descent.stages import (
     EVENTS,
     SLIDES,

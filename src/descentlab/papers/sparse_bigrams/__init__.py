@@ -34,10 +34,19 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from descentlab.dynamics import Descent, Dynamics, descent
-from descentlab.objective import Objective
-from descentlab.optimizers import optimizer, shrunk
-from descentlab.paper import About
+from descentlab.engine import (
+    Descent,
+    Dynamics,
+    Objective,
+    Probe,
+    Stage,
+    Staged,
+    descent,
+    optimizer,
+    shrunk,
+    staged,
+)
+from descentlab.papers import About
 from descentlab.papers.sparse_bigrams.atlas import ATLAS as ATLAS
 from descentlab.papers.sparse_bigrams.claims import CLAIMS as CLAIMS
 from descentlab.papers.sparse_bigrams.deviations import DEVIATIONS as DEVIATIONS
@@ -73,8 +82,6 @@ from descentlab.papers.sparse_bigrams.setting import make_task as make_task
 from descentlab.papers.sparse_bigrams.setting import program as program
 from descentlab.papers.sparse_bigrams.setting import records as records
 from descentlab.papers.sparse_bigrams.studies import STUDIES as STUDIES
-from descentlab.probe import Probe
-from descentlab.staged import Stage, Staged, staged
 
 # ---------------------------------------------------------------- objective
 

@@ -1,6 +1,6 @@
 """What of other papers fits sparse bigrams: every optimiser, and softmax."""
 
-from descentlab.crossing import Crossing, Goal, Variant, share_of_start, spaced
+from descentlab.papers import Crossing, Goal, Variant, share_of_start, spaced
 from descentlab.papers.sparse_bigrams.measures import worse_error
 from descentlab.papers.sparse_bigrams.setting import PRESETS
 

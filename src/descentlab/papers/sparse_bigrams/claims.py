@@ -6,8 +6,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from descentlab.claim import Assumption, Claim, Datasets, Mutant, is_one_of
-from descentlab.estimate import Interval
+from descentlab.judging import Assumption, Claim, Datasets, Interval, Mutant, is_one_of, setting
 from descentlab.papers.sparse_bigrams import measures
 from descentlab.papers.sparse_bigrams.runs import (
     ACCURACY,
@@ -30,7 +29,6 @@ from descentlab.papers.sparse_bigrams.runs import (
     STAGE_TWO_IN_Q,
     STAGE_TWO_IN_T,
 )
-from descentlab.scaling import setting
 
 claim = partial(Claim, presets=("tiny", "quick", "paper"))
 EVERYWHERE = ("tiny", "quick", "paper", "scale")

@@ -14,14 +14,25 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from scipy import special
 
-from descentlab import plot
-from descentlab.estimate import Broken
-from descentlab.paper import Figure, Table
+from descentlab.drawing import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    VERMILION,
+    band,
+    legend,
+    panels,
+    style,
+)
+from descentlab.drawing import _marks as plot
+from descentlab.judging import Broken, setting
+from descentlab.papers import Figure, Table
 from descentlab.papers.sparse_bigrams import measures, runs
 from descentlab.papers.sparse_bigrams.claims import OVER_SIZES
 from descentlab.papers.sparse_bigrams.measures import final_errors, good, part
-from descentlab.plot import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, band, legend, panels, style
-from descentlab.scaling import setting
 
 Data: TypeAlias = xr.Dataset
 Samples: TypeAlias = list[np.ndarray]

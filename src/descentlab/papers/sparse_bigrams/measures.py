@@ -13,9 +13,7 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from descentlab.estimate import Broken, Estimate, mean, share
-from descentlab.scaling import setting, size_exponent
-from descentlab.spread import Student
+from descentlab.judging import Broken, Estimate, Student, mean, setting, share, size_exponent
 
 HALF = 0.5  # a signal at which stage 2 has done its work
 STAR = 0.1  # relative distance at which a pattern counts as recovered

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, UInt
 
-from descentlab.draws import bits
-from descentlab.numerics import largest_divisor
+from descentlab.engine import bits, largest_divisor
 from descentlab.papers.sparse_bigrams.setting import Preset, Task
 
 # Up to so many tokens a pass over all positions for each token beats indexing.

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from descentlab.draws import normal
+from descentlab.engine import normal
 from descentlab.papers.sparse_bigrams.model import Params
 from descentlab.papers.sparse_bigrams.population import by_trigger, moments
 from descentlab.papers.sparse_bigrams.setting import Task

@@ -6,7 +6,7 @@ their size. `noise` divides the batch, which leaves the compiled program as it i
 
 from typing import Any
 
-from descentlab.scaling import Grid, times
+from descentlab.judging import Grid, times
 
 # ---------------------------------------------------------------- one task
 

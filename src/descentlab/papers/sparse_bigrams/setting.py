@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from descentlab.engine import TRUE, Settings, float_dtype, parameter, preset
 from descentlab.errors import SettingError
-from descentlab.numerics import float_dtype
-from descentlab.preset import TRUE, Settings, parameter, preset
 
 SIGN_ETA = 1e-2  # of sign descent and Adam, unless it is given
 ALGORITHMS = ("sgd", "proximal", "population", "simulated")

@@ -1,6 +1,6 @@
 """The study of sparse_bigrams: samples against T, N, Q and accuracy."""
 
-from descentlab.paper import Study
+from descentlab.papers import Study
 from descentlab.papers.sparse_bigrams.claims import OVER_SIZES
 from descentlab.papers.sparse_bigrams.figures import STAGES
 from descentlab.papers.sparse_bigrams.setting import PRESETS

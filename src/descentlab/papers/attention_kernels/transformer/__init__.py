@@ -16,7 +16,7 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from descentlab.data import imdb, pathfinder
-from descentlab.dynamics import Dynamics
+from descentlab.engine import Dynamics, Loaded, Probe, Settings, parameter, preset
 from descentlab.papers.attention_kernels.transformer import landscape
 from descentlab.papers.attention_kernels.transformer.claims import CLAIMS as CLAIMS
 from descentlab.papers.attention_kernels.transformer.figures import FIGURES as FIGURES
@@ -26,9 +26,6 @@ from descentlab.papers.attention_kernels.transformer.model import (
     embedded_pixels,
     embedded_words,
 )
-from descentlab.preset import Settings, parameter, preset
-from descentlab.probe import Probe
-from descentlab.system import Loaded
 
 LOSS = "training_loss"
 SIDE = 32  # pixels of a Pathfinder image

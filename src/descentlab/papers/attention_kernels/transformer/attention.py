@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Bool, Float, Key, ScalarLike
 
-from descentlab.draws import thinning
+from descentlab.engine import thinning
 
 Kernel = str
 SCORES = 2**18  # of a chunk: what the cache of a core holds

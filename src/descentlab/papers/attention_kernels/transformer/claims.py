@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import xarray as xr
 
-from descentlab.claim import Assumption, Claim, Datasets, Mutant
-from descentlab.estimate import Broken, Estimate, Interval, mean
+from descentlab.judging import Assumption, Broken, Claim, Datasets, Estimate, Interval, Mutant, mean
 from descentlab.papers.attention_kernels.transformer.runs import (
     BOTH,
     FACTORS,

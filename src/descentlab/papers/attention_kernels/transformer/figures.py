@@ -7,11 +7,10 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d import Axes3D
 
-from descentlab.moving import Surface
-from descentlab.paper import Figure
+from descentlab.drawing import BLUE, VERMILION, Surface, band, legend, panels, style
+from descentlab.papers import Figure
 from descentlab.papers.attention_kernels.transformer.claims import planes, roughness
 from descentlab.papers.attention_kernels.transformer.runs import BOTH, KERNELS, TASKS, TRAINING, presets
-from descentlab.plot import BLUE, VERMILION, band, legend, panels, style
 
 COLOURS = {"softmax": BLUE, "gaussian": VERMILION}
 STYLES = {"common": ("-", "preset's rate"), "larger": ((0, (3, 1.5)), "ten times that")}

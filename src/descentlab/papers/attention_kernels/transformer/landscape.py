@@ -13,10 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from descentlab.curvature import Extremes, extremes_with_vector
+from descentlab.engine import Extremes, Loaded, Probe, extremes_with_vector
 from descentlab.papers.attention_kernels.transformer.model import Transformer
-from descentlab.probe import Probe
-from descentlab.system import Loaded
 
 Block = list[Float[Array, "H D d"]]
 PRODUCTS = 16

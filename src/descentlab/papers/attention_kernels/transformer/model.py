@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, ScalarLike
 
-from descentlab.draws import thinning
+from descentlab.engine import thinning
 from descentlab.papers.attention_kernels.transformer.attention import (
     SCORES,
     Dropout,

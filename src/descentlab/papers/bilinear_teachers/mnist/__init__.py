@@ -20,15 +20,21 @@ from jaxtyping import Array, Float, Int, Key
 
 from descentlab.data import mnist
 from descentlab.data.mnist import Digits
-from descentlab.dynamics import Dynamics, descent
-from descentlab.numerics import float_dtype
-from descentlab.objective import online
+from descentlab.engine import (
+    Dynamics,
+    Loaded,
+    Probe,
+    Settings,
+    descent,
+    float_dtype,
+    log_spaced,
+    online,
+    parameter,
+    preset,
+)
 from descentlab.papers.bilinear_teachers.mnist.claims import CLAIMS as CLAIMS
 from descentlab.papers.bilinear_teachers.mnist.figures import FIGURES as FIGURES
 from descentlab.papers.bilinear_teachers.model import Params, activation, attention
-from descentlab.preset import Settings, parameter, preset
-from descentlab.probe import Probe, log_spaced
-from descentlab.system import Loaded
 
 SIDE, PATCH, POOL = 27, 3, 3  # pixels of an image, of a patch; patches of a block; each way
 GRID = SIDE // PATCH

@@ -8,9 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from descentlab.claim import Claim, Datasets, Mutant
-from descentlab.estimate import Estimate, Interval, mean
-from descentlab.spread import Bounds
+from descentlab.judging import Bounds, Claim, Datasets, Estimate, Interval, Mutant, mean
 
 PRESETS = ("mnist_tiny", "mnist", "mnist_paper")
 RUNS: dict[str, dict[str, Any]] = {"relu": {"activation": "relu"}, "leaky": {"activation": "leaky_relu"}}

@@ -5,7 +5,8 @@ import xarray as xr
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
 
-from descentlab.paper import Figure
+from descentlab.drawing import BLUE, ORANGE, VERMILION, band, legend, panels, style
+from descentlab.papers import Figure
 from descentlab.papers.bilinear_teachers.mnist.claims import (
     CLAIMS,
     EDGE,
@@ -15,7 +16,6 @@ from descentlab.papers.bilinear_teachers.mnist.claims import (
     hits,
     row_errors,
 )
-from descentlab.plot import BLUE, ORANGE, VERMILION, band, legend, panels, style
 
 PAPERS_ACCURACY = 0.71  # of the teacher
 HALF = 0.5  # of the largest entries of a row

@@ -16,15 +16,21 @@ from jaxtyping import Array, Float, Key
 
 from descentlab.data import mnist
 from descentlab.data.mnist import Digits
-from descentlab.dynamics import Dynamics, descent
-from descentlab.numerics import float_dtype
-from descentlab.objective import empirical
-from descentlab.optimizers import optimizer
+from descentlab.engine import (
+    Dynamics,
+    Loaded,
+    Probe,
+    Settings,
+    descent,
+    empirical,
+    float_dtype,
+    log_spaced,
+    optimizer,
+    parameter,
+    preset,
+)
 from descentlab.papers.sign_descent.mnist.claims import CLAIMS as CLAIMS
 from descentlab.papers.sign_descent.mnist.figures import FIGURES as FIGURES
-from descentlab.preset import Settings, parameter, preset
-from descentlab.probe import Probe, log_spaced
-from descentlab.system import Loaded
 
 SIDE = 28
 LOSS = "training_loss"

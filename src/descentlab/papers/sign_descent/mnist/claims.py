@@ -10,11 +10,19 @@ from functools import partial, wraps
 import numpy as np
 import xarray as xr
 
-from descentlab.claim import Claim, Datasets, Mutant
-from descentlab.estimate import Broken, Estimate, Interval, check_finite, mean
+from descentlab.judging import (
+    Broken,
+    Claim,
+    Datasets,
+    Estimate,
+    Interval,
+    Mutant,
+    Unsettled,
+    check_finite,
+    mean,
+    setting,
+)
 from descentlab.papers.sign_descent.mnist.runs import NOISES, TITLES, runs
-from descentlab.scaling import setting
-from descentlab.spread import Unsettled
 
 FIT = 0.05
 PRESETS = ("mnist_tiny", "mnist_small", "mnist", "mnist_paper")

@@ -4,10 +4,10 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure as Canvas
 
-from descentlab.paper import Figure
+from descentlab.drawing import BLUE, GREEN, VERMILION, band, legend, panels, style
+from descentlab.papers import Figure
 from descentlab.papers.sign_descent.mnist.claims import CLAIMS, FIT, PRESETS, fitted, noises, once_fit
 from descentlab.papers.sign_descent.mnist.runs import NOISES, TITLES, runs
-from descentlab.plot import BLUE, GREEN, VERMILION, band, legend, panels, style
 
 COLOURS = {"gd": GREEN, "sign": BLUE, "adam": VERMILION}
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from descentlab.scaling import times
+from descentlab.judging import times
 
 NOISES = (0.25, 0.5, 1.0, 2.0)  # times the preset's noise
 TITLES = {"gd": "GD", "sign": "SignGD", "adam": "Adam"}

@@ -1,0 +1,200 @@
+"""Clusters: tasks on any dask scheduler, one that runs already or one started through Slurm or PBS.
+
+Workers need descentlab, in the version of the caller. Where they see the store (a shared file system) they
+write to it themselves, checkpoints included; elsewhere they send what they computed, and the caller writes.
+A worker that is lost has its tasks done by others; a task that takes down more of them than the scheduler
+allows (`distributed.scheduler.allowed-failures`, three) has failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tomllib
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from descentlab.engine import Settings
+from descentlab.errors import SettingError, UserError
+from descentlab.papers import load
+from descentlab.running._plan import Result, Task, identify, names_of
+from descentlab.running._pool import TICK_SECONDS
+from descentlab.running._progress import Watcher
+from descentlab.running._worker import absorb, compute, perform
+from descentlab.store import WORK, Store, writing
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+CONNECT_SECONDS = 20
+QUEUES = {"slurm": ("SLURMCluster", "sbatch"), "pbs": ("PBSCluster", "qsub")}
+# What a sweep needs of a batch job unless a file says otherwise; a core or two suit these models.
+JOB = {"cores": 1, "processes": 1, "memory": "4GB", "jobs": 4}
+
+
+class ClusterError(UserError, RuntimeError):
+    """A cluster that cannot be reached or used."""
+
+
+@contextlib.contextmanager
+def connect(where: str) -> Iterator[Cluster]:
+    """A cluster by the address of its scheduler, or one of batch jobs: slurm, pbs, slurm:FILE, pbs:FILE.
+
+    FILE is TOML: `jobs`, and what dask-jobqueue takes (cores, memory, queue, walltime, ...).
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ClusterError("--cluster needs dask: install descentlab[cluster].") from None
+    kind, _, file = where.partition(":")
+    with contextlib.ExitStack() as open_:
+        if kind in QUEUES:
+            scheduler, expected = open_.enter_context(_queue(kind, file))
+        elif "://" in where:
+            scheduler, expected = where, 0
+        else:
+            raise SettingError(
+                "cluster takes a scheduler's address such as tcp://host:8786, or slurm, pbs, slurm:FILE, "
+                f"pbs:FILE, got cluster={where}."
+            )
+        try:
+            client = open_.enter_context(Client(scheduler, timeout=CONNECT_SECONDS))
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ClusterError(f"no dask scheduler answers at {where} ({error}).") from None
+        yield Cluster(client, expected)
+
+
+@contextlib.contextmanager
+def _queue(kind: str, file: str) -> Iterator[tuple[Any, int]]:
+    """A scheduler here, whose workers are batch jobs, and how many threads they will have."""
+    try:
+        import dask_jobqueue
+    except ImportError:
+        raise ClusterError(f"--cluster {kind} needs dask-jobqueue: install descentlab[cluster].") from None
+    own: dict[str, Any] = {}
+    if file:
+        try:
+            own = tomllib.loads(Path(file).read_text())
+        except (OSError, ValueError) as error:
+            raise SettingError(f"cluster takes a TOML file after {kind}:, got {file} ({error}).") from None
+    settings = JOB | own
+    jobs = settings.pop("jobs")
+    if not isinstance(jobs, int) or jobs < 1:
+        raise SettingError(f"jobs takes a whole number >= 1, got jobs={jobs} in {file}.")
+    name, command = QUEUES[kind]
+    if shutil.which(command) is None:
+        raise ClusterError(f"there is no {kind} on this machine: its command {command} is not found.")
+    with contextlib.ExitStack() as open_:
+        try:
+            queue = open_.enter_context(getattr(dask_jobqueue, name)(**settings))
+            queue.scale(jobs=jobs)
+        except (TypeError, ValueError, RuntimeError, OSError) as error:
+            raise ClusterError(f"{kind} did not take the jobs: {error}") from error
+        yield queue, jobs * int(settings["cores"])
+
+
+@dataclass
+class Cluster:
+    """The workers of a dask scheduler."""
+
+    client: Client
+    expected: int = 0  # batch jobs start when their queue lets them
+
+    def size(self) -> int:
+        """The threads of the workers that are there or to come, each of which performs a task at a time."""
+        threads: Any = self.client.nthreads()
+        return max(1, self.expected, sum(threads.values()))
+
+    def perform(
+        self, tasks: Sequence[Task], store: Store, tick: Callable[[], None]
+    ) -> Iterator[list[Result]]:
+        """Submits all tasks; results come as they are done."""
+        from distributed import TimeoutError as Waited
+        from distributed import wait
+
+        token = store.path / WORK / f"{uuid.uuid4().hex}.token"
+        with writing(token):
+            token.parent.mkdir(parents=True, exist_ok=True)
+            token.touch()
+        futures = {
+            self.client.submit(
+                _perform, task, names_of(task), str(store.path.resolve()), token.name,
+                pure=False,
+            ): task
+            for task in tasks
+        }  # fmt: skip
+        try:
+            while futures:
+                tick()
+                with contextlib.suppress(Waited):
+                    wait(list(futures), timeout=TICK_SECONDS, return_when="FIRST_COMPLETED")
+                for future in [future for future in futures if future.done()]:
+                    yield _settle(future, futures.pop(future), store)
+        finally:
+            self.client.cancel(list(futures))
+            token.unlink(missing_ok=True)
+
+
+def _settle(future: Any, task: Task, store: Store) -> list[Result]:
+    """The results of a task; what came without a shared store is written here. Errors of the store raise."""
+    from distributed import KilledWorker
+
+    try:
+        answer = future.result()
+    except KilledWorker:
+        lost = "its worker was lost more often than the scheduler allows; out of memory, perhaps"
+        return [Result(preset, "failed", lost) for preset in task.presets]
+    except UserError:
+        raise
+    except Exception as error:
+        raise ClusterError(f"a worker could not take its task: {type(error).__name__}: {error}") from error
+    paper, results = load(task.paper), []
+    for result, sent in answer:
+        if sent is not None:
+            data, seconds = sent
+            with store.lock(identify(paper, result.preset)):
+                if store.seeds(identify(paper, result.preset)) == task.first:
+                    absorb(paper, result.preset, data, seconds, store)
+        results.append(result)
+    return results
+
+
+Sent = tuple[xr.Dataset, float] | None
+
+
+def _perform(task: Task, names: list[str], path: str, token: str) -> list[tuple[Result, Sent]]:
+    """Performs a task on a worker."""
+    import descentlab
+
+    if names_of(task) != names:
+        raise ClusterError(
+            f"a worker has other code of {task.paper} than the caller (its descentlab is "
+            f"{descentlab.__version__}): install the same version everywhere."
+        )
+    store = Store(path)
+    if (store.path / WORK / token).exists():
+        return [(result, None) for result in perform(task, store)]
+    return _send_back(task, task.presets)
+
+
+def _send_back(task: Task, presets: Sequence[Settings]) -> list[tuple[Result, Sent]]:
+    """The same where the store is not seen: cells are computed together or, if that raises, one by one."""
+    if len(presets) > 1 and not task.room:  # they need not be recorded at the same steps
+        return [one for preset in presets for one in _send_back(task, [preset])]
+    try:
+        found, seconds = compute(
+            load(task.paper), presets, range(task.first, task.seeds), Watcher(), room=task.room
+        )
+    except Exception as error:
+        if len(presets) > 1:
+            return [one for preset in presets for one in _send_back(task, [preset])]
+        return [(Result(presets[0], "failed", f"{type(error).__name__}: {error}"), None)]
+    return [
+        (Result(preset, "done"), (data, seconds / len(presets)))
+        for preset, data in zip(presets, found, strict=True)
+    ]

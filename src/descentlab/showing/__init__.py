@@ -1,0 +1,1 @@
+"""What people see: the terminal, notebooks, figures for print, the report, the live page."""

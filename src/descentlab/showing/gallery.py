@@ -1,0 +1,45 @@
+"""Figures for print: drawn from the store, each in a file of its own."""
+
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+
+from descentlab import running
+from descentlab.drawing import save, width
+from descentlab.engine import Settings
+from descentlab.papers import Figure, Paper, Table
+from descentlab.running import Fleet, Watcher
+from descentlab.store import Store, replace, writing
+
+Wanted = tuple[Paper, Settings, Figure]
+
+
+def draw(
+    wanted: Sequence[Wanted],
+    seeds: int,
+    store: Store,
+    out: Path,
+    format: str = "pdf",
+    inches: float | None = None,
+    watcher: Watcher | None = None,
+    fleet: Fleet | None = None,
+) -> Iterator[Path]:
+    """Draws figures into a folder, as PAPER_FIGURE.FORMAT, at most so wide; what the store lacks is run."""
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    for paper, preset, figure in wanted:
+        runs = running.gather(paper, preset, [figure], seeds, store, watcher, fleet)
+        with width(inches):
+            canvas = figure.draw(**running.datasets(figure, preset, runs))
+        buffer = BytesIO()
+        save(canvas, buffer, format)
+        path = out / f"{paper.name}_{figure.name}.{format}"
+        replace(path, buffer.getvalue())
+        yield path
+
+
+def usual_preset(paper: Paper, figure: Figure | Table) -> str:
+    """The preset that a figure is drawn at unless another is named: quick, or its own setting's main one."""
+    fitting = [name for name in paper.presets if figure in paper.figures_of(name)]
+    main = [name for name in fitting if not name.endswith(("tiny", "paper", "small"))]
+    return "quick" if "quick" in fitting else (main or fitting)[0]

@@ -1,0 +1,188 @@
+"""The atlas in a report: a page with the table, a figure for print, and all numbers as CSV."""
+
+import math
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import groupby
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from descentlab.atlas import Answer, Atlas, Cell, Row, as_csv, counted, rates_as_csv
+from descentlab.drawing import save, style
+from descentlab.papers import KERNELS, OPTIMIZERS
+from descentlab.showing.report.files import Files
+from descentlab.words import interval, number
+
+PAGE = "atlas.html"
+# What a cell comes to, with the pale colour that it has in print.
+KINDS = {
+    "both": ("learns and recovers the truth", "#bfe3e6"),
+    "fits": ("learns, but does not recover the truth", "#fbd3b0"),
+    "neither": ("does not learn", "#cfd3d7"),
+    "unclear": ("unclear at this number of seeds", "#ffffff"),
+}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A cell as the page shows it; `reason` where there is none."""
+
+    own: bool
+    kind: str = ""
+    lines: tuple[tuple[str, str], ...] = ()
+    more: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A kernel's line of a task; `reason` where the kernel does not fit the task at all."""
+
+    kernel: str
+    tiles: tuple[Tile, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """A task with its lines."""
+
+    row: Row
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Map:
+    """All that the page shows."""
+
+    atlas: Atlas
+    groups: tuple[Group, ...]
+    picture: str
+    width: int
+    links: tuple[tuple[str, str, str], ...]
+
+    optimizers = tuple(OPTIMIZERS.values())
+    kinds = KINDS
+
+
+def atlas_map(atlas: Atlas, files: Files) -> Map:
+    """The atlas as its page shows it; its figure and its numbers are written."""
+    contents: dict[str, str | bytes] = {
+        "data/atlas.csv": as_csv(atlas),
+        "data/atlas-rates.csv": rates_as_csv(atlas),
+    }
+    figure = draw(atlas)
+    for kind in ("svg", "pdf"):
+        buffer = BytesIO()
+        save(figure, buffer, kind)
+        contents[f"figures/atlas.{kind}"] = buffer.getvalue()
+    for name, content in contents.items():
+        files.put(name, content)
+    words = ("CSV of cells", "CSV of all rates", "SVG", "PDF")
+    links = tuple((word, name, files.weight(name)) for word, name in zip(words, contents, strict=True))
+    return Map(
+        atlas, tuple(_groups(atlas)), "figures/atlas.svg", round(96 * figure.get_size_inches()[0]), links
+    )
+
+
+def _groups(atlas: Atlas) -> Iterator[Group]:
+    for _, rows in groupby(atlas.rows, key=lambda row: id(row.crossing)):
+        own = list(rows)
+        yield Group(own[0], tuple(_line(row) for row in own))
+
+
+def _line(row: Row) -> Line:
+    reason = "" if row.fits else row.crossing.unfit.get(row.kernel, "")
+    return Line(KERNELS[row.kernel], tuple(tile(row, o) for o in OPTIMIZERS), reason)
+
+
+def kind_of(cell: Cell) -> str:
+    """Which of KINDS a cell is."""
+    if cell.learns.word == "no":
+        return "neither"
+    if "unclear" in (cell.learns.word, cell.recovers.word):
+        return "unclear"
+    return "both" if cell.recovers.word == "yes" else "fits"
+
+
+def tile(row: Row, optimizer: str) -> Tile:
+    """A cell in words."""
+    cell, own = row.cells[optimizer], (optimizer, row.kernel) == row.crossing.own
+    if isinstance(cell, str):
+        return Tile(own, reason=cell)
+    steps, quantity = cell.learns.detail, cell.recovers.detail
+    lines = [
+        (f"learns {counted(cell.learns)}", _percent(cell.learns)),
+        (_steps(steps.value), interval(*steps.interval()) if cell.learns.share.value > 0 else ""),
+        (f"recovers {counted(cell.recovers)}", _percent(cell.recovers)),
+    ]
+    more = (
+        f"Learns at rate {_rates(cell.learns)}. Recovers best at rate {_rates(cell.recovers)}, where the "
+        f"quantity ends at {number(quantity.value, 3)} in {interval(*quantity.interval())}."
+    )
+    return Tile(own, kind_of(cell), tuple(lines), more)
+
+
+def _percent(answer: Answer) -> str:
+    low, high = (round(100 * x) for x in answer.share.interval())
+    return f"[{low}, {high}] %"
+
+
+def _steps(value: float) -> str:
+    return f"{number(value, 3)} steps" if math.isfinite(value) else "not in time"
+
+
+def _rates(answer: Answer) -> str:
+    edge = ", the least or largest tried" if answer.at_the_edge else ""
+    return " or ".join(f"{rate:g}" for rate in answer.rates) + edge
+
+
+# ---------------------------------------------------------------- the figure
+
+WIDE, HIGH, LABEL = 1.35, 0.42, 2.6  # inches of a cell, and of what is left of the first
+
+
+@style()
+def draw(atlas: Atlas) -> Figure:
+    """The table for print: a rectangle a cell, with its numbers."""
+    rows = [row for row in atlas.rows if row.fits]
+    size = (LABEL + WIDE * len(OPTIMIZERS), HIGH * (len(rows) + 1) + 0.5)
+    figure = Figure(figsize=size)
+    ax = figure.add_axes((LABEL / size[0], 0.45 / size[1], 1 - LABEL / size[0], 1 - 0.45 / size[1]))
+    ax.set_xlim(0, len(OPTIMIZERS))
+    ax.set_ylim(len(rows), -1)
+    ax.set_axis_off()
+    for x, name in enumerate(OPTIMIZERS.values()):
+        ax.text(x + 0.5, -0.35, name, ha="center", va="center", fontsize=9)
+    for y, row in enumerate(rows):
+        _draw_row(ax, y, row, first=y == 0 or rows[y - 1].crossing is not row.crossing)
+    handles = [Patch(fc=colour, ec="#8c8c8c", lw=0.5, label=words) for words, colour in KINDS.values()]
+    figure.legend(handles=handles, loc="lower center", ncols=2, handlelength=1.2)
+    return figure
+
+
+def _draw_row(ax, y: int, row: Row, first: bool) -> None:
+    if first:
+        name = "\n".join(textwrap.wrap(row.crossing.task, 24))
+        ax.text(-LABEL / WIDE + 0.03, y + 0.12, name, va="top", fontsize=8)
+        ax.plot([-LABEL / WIDE, len(OPTIMIZERS)], [y, y], color="#8c8c8c", lw=0.5, clip_on=False)
+    ax.text(-0.06, y + 0.5, KERNELS[row.kernel], ha="right", va="center", fontsize=8)
+    for x, optimizer in enumerate(OPTIMIZERS):
+        found = tile(row, optimizer)
+        if not found.kind:
+            continue
+        edge = {"ec": "black", "lw": 1.2, "zorder": 3} if found.own else {"ec": "#8c8c8c", "lw": 0.5}
+        ax.add_patch(Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, fc=KINDS[found.kind][1], **edge))
+        (learns, _), (steps, _), (recovers, _) = found.lines
+        ax.text(
+            x + 0.5,
+            y + 0.5,
+            f"{learns}, {steps}\n{recovers}",
+            ha="center",
+            va="center",
+            fontsize=6.5,
+            zorder=4,
+        )

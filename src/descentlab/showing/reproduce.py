@@ -1,0 +1,89 @@
+"""The main job: everything that papers ask for is run, judged, drawn and reported; or reported again."""
+
+from pathlib import Path
+
+from descentlab import atlas as crossed
+from descentlab import running
+from descentlab.atlas import Atlas, as_text
+from descentlab.engine import Settings
+from descentlab.judging import Outcome
+from descentlab.papers import FEWEST_SEEDS, Paper, load, names
+from descentlab.running import Fleet
+from descentlab.showing.report import Section, write
+from descentlab.showing.terminal import Overview, print_verdicts
+from descentlab.store import Store
+
+
+def reproduce(
+    chosen: list[tuple[Paper, Settings]],
+    scale: str,
+    seeds: int,
+    store: Path | None,
+    out: Path,
+    fleet: Fleet | None = None,
+    atlas: bool = False,
+) -> tuple[Path, bool]:
+    """The report's path, and whether any verdict is BROKEN. What the store holds is not computed again."""
+    here, sections = Store(store), []
+    with Overview(here) as view:
+        for paper, preset in chosen:
+            along = {name: paper.preset(name) for name in paper.along_with(scale)}
+            for name, own in ({scale: preset} | along).items():
+                view.plan(paper, running.needed(own, needs(paper, name)), seeds)
+                sections.append(section(paper, name, own, seeds, here, view, fleet))
+        found = crossed.survey(seeds, here, view, fleet) if atlas else None
+    return finish(sections, out, found)
+
+
+def report(store: Path | None, out: Path) -> tuple[Path, bool] | None:
+    """The same for all that the store holds whole, training nothing; None where that is nothing."""
+    here, sections = Store(store), []
+    watcher = Overview(here)
+    for paper in (load(name) for name in names()):
+        shown: set[Settings] = set()
+        for scale, preset in paper.presets.items():
+            wanted = running.needed(preset, needs(paper, scale))
+            if shown.issuperset(wanted):
+                continue  # a study of runs that an earlier section has
+            held = [here.seeds(running.identify(paper, p)) for p in wanted]
+            if all(held):
+                sections.append(section(paper, scale, preset, min(held), here, watcher))
+                shown.update(wanted)
+            elif any(held):
+                lacking = (
+                    f"{held.count(0)} of {len(held)} runs of {paper.name} at {scale} are not in the store"
+                )
+                watcher.say(f"{lacking}; `descentlab reproduce {paper.name} --scale {scale}` makes them")
+    seeds = crossed.held(here)
+    atlas = crossed.survey(seeds, here, watcher) if seeds >= FEWEST_SEEDS else None
+    return finish(sections, out, atlas) if sections or atlas else None
+
+
+def needs(paper: Paper, scale: str) -> list[running.Need]:
+    """The claims and figures that belong to a preset."""
+    return [*paper.claims_of(scale), *paper.figures_of(scale)]
+
+
+def section(
+    paper: Paper,
+    scale: str,
+    preset: Settings,
+    seeds: int,
+    store: Store,
+    view: Overview,
+    fleet: Fleet | None = None,
+) -> Section:
+    """One paper at one preset, judged."""
+    runs = running.gather(paper, preset, needs(paper, scale), seeds, store, view, fleet)
+    verdicts = running.verdicts(paper.claims_of(scale), preset, runs)
+    return Section(paper, scale, preset, seeds, verdicts, runs)
+
+
+def finish(sections: list[Section], out: Path, atlas: Atlas | None = None) -> tuple[Path, bool]:
+    """Prints the verdicts and the atlas, and writes the report."""
+    for one in sections:
+        print_verdicts(one.verdicts)
+    broken = any(v.outcome == Outcome.BROKEN for one in sections for v in one.verdicts)
+    if atlas is not None:
+        print(as_text(atlas))
+    return write(sections, out, atlas), broken

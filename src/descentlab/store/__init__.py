@@ -1,0 +1,10 @@
+"""Runs on disk, by content hash: entries, netCDF, checksums, locks, provenance. No JAX."""
+
+# fmt: off
+from descentlab.store._code import version as version
+from descentlab.store._files import put as put, replace as replace, writing as writing
+from descentlab.store._netcdf import decode as decode, encode as encode
+from descentlab.store._provenance import provenance as provenance
+from descentlab.store._store import (
+    Busy as Busy, run_id as run_id, Store as Store, SWEEPS as SWEEPS, WORK as WORK,
+)

@@ -1,0 +1,141 @@
+"""Sweeps: a preset over a grid of settings, as one dataset.
+
+    over = [axis("s=10,20,40"), axis("sigma_p=logspace(0.5,2,5)")]
+    result = sweep(load("sign_descent"), "quick", over, seeds=4)
+    result.data["training_loss"]           # dimensions s, sigma_p, seed, step
+    result.exponents["training_loss"]["s"]
+
+Every cell of the grid is a run like any other, named by its content: what the store holds is not computed
+again. Cells that share a compiled program are computed together, as tasks of a fleet; a second process on
+the same store takes what the first has not begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from descentlab.engine import Settings
+from descentlab.judging import Grid
+from descentlab.papers import Paper, load
+from descentlab.running import Fleet, Tally, View
+from descentlab.store import Store
+from descentlab.sweeping._axes import axes_of
+from descentlab.sweeping._axes import axis as axis
+from descentlab.sweeping._axes import cells as cells
+from descentlab.sweeping._exponents import Fit
+from descentlab.sweeping._gather import as_json, exponents, harvest, save
+
+Exponents = Mapping[str, Mapping[str, Fit]]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A finished sweep: a dataset for each of its grids, exponents, where they lie, and how cells fared."""
+
+    grids: dict[str, xr.Dataset]
+    exponents: dict[str, dict[str, Fit]]
+    path: Path
+    tally: Tally
+
+    @property
+    def data(self) -> xr.Dataset:
+        """The dataset of the only grid."""
+        if len(self.grids) > 1:
+            raise ValueError(f"The sweep has several grids: take grids[NAME] of {', '.join(self.grids)}.")
+        return next(iter(self.grids.values()))
+
+    def diverged(self) -> dict[str, str]:
+        """The cells with seeds that diverged: which seeds, and when."""
+        return {
+            f"{grid}: {cell}" if len(self.grids) > 1 else cell: where
+            for grid, data in self.grids.items()
+            for cell, where in _diverged(data).items()
+        }
+
+    def over(self) -> dict[str, list[Any]]:
+        """The settings that were swept, with their values; GRID.SETTING where grids have different ones."""
+        found: dict[str, dict[str, list[Any]]] = {}
+        for grid, data in self.grids.items():
+            for name, values in data.coords.items():
+                if values.dims and values.dims[0] in data["failed"].dims:
+                    found.setdefault(str(name), {})[grid] = values.values.tolist()
+        return {
+            name if alike else f"{grid}.{name}": values
+            for name, own in found.items()
+            for alike in [all(values == next(iter(own.values())) for values in own.values())]
+            for grid, values in own.items()
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """What the command line prints, beside the request."""
+        return {
+            "path": str(self.path.resolve()), "cells": self.tally.cells, "stored": self.tally.stored,
+            "failed": len(self.tally.failed),
+            "errors": [{"settings": p.settings(), "error": e} for p, e in self.tally.failed.items()],
+            "diverged": self.diverged(), "exponents": as_json(self.exponents),
+        }  # fmt: skip
+
+
+def sweep(
+    paper: Paper | str,
+    preset: Settings | str = "quick",
+    over: Sequence[Grid | str] | Mapping[str, Sequence[Grid]] = (),
+    seeds: int = 8,
+    store: Store | Path | str | None = None,
+    fleet: Fleet | None = None,
+    view: View | None = None,
+    retry: bool = False,
+) -> Sweep:
+    """Runs a preset over the product of some axes, or over several such grids, and gathers what comes of it.
+
+    The preset of a study brings its own grids. `fleet` performs the work: by default processes on this
+    machine, a core each.
+    """
+    paper = load(paper) if isinstance(paper, str) else paper
+    if not over and isinstance(preset, str) and preset in paper.studies:
+        over = paper.studies[preset].grids
+    base = paper.preset(preset) if isinstance(preset, str) else preset
+    axes = axes_of(paper, over)
+    grids, here = {name: cells(base, own) for name, own in axes.items()}, as_store(store)
+    tally = work_through(
+        paper, [p for grid in grids.values() for p in grid.flat], seeds, here, fleet, view, retry
+    )
+    found = {name: harvest(paper, axes[name], grids[name], seeds, here, tally.failed) for name in grids}
+    fits = _merged({name: exponents(data) for name, data in found.items()})
+    return Sweep(found, fits, save(found, fits, here), tally)
+
+
+def _merged(grids: Mapping[str, Exponents]) -> dict[str, dict[str, Fit]]:
+    """The exponents of several grids; a setting that several of them sweep is named GRID.SETTING."""
+    settings = [name for own in grids.values() for name in {n for fits in own.values() for n in fits}]
+    merged: dict[str, dict[str, Fit]] = {}
+    for grid, own in grids.items():
+        for quantity, fits in own.items():
+            for name, fit in fits.items():
+                full = name if settings.count(name) == 1 else f"{grid}.{name}"
+                merged.setdefault(quantity, {})[full] = fit
+    return merged
+
+
+def as_store(store: Store | Path | str | None) -> Store:
+    """A store, given itself or by its path."""
+    return store if isinstance(store, Store) else Store(store)
+
+
+def _diverged(data: xr.Dataset) -> dict[str, str]:
+    if "diverged_at" not in data:
+        return {}
+    dims = data["failed"].dims
+    marks = data["diverged_at"].transpose(*dims, "seed")
+    found: dict[str, list[str]] = {}
+    for *cell, seed in np.argwhere(marks.values >= 0):
+        place = [marks[d].values[i] if d in marks.coords else i for d, i in zip(dims, cell, strict=True)]
+        words = " ".join(f"{d}={v}" for d, v in zip(dims, place, strict=True))
+        found.setdefault(words, []).append(f"seed {seed} at step {marks.values[*cell, seed]:.0f}")
+    return {cell: ", ".join(where) for cell, where in found.items()}
