@@ -54,7 +54,7 @@ def draw(found: Section) -> None:
 
 def record(one: Paper, view: Overview) -> None:
     """Keeps verdicts and pictures of a paper at quick scale, and of what is reproduced along with it."""
-    for name in ("quick", *one.along_with("quick")):
+    for name in ("quick", *one.along_with.get("quick", ())):
         found = section(one, name, one.preset(name), SEEDS, Store(), view, Processes())
         text = json.dumps(as_json(found), indent=1)
         (verdict_tables.RECORDED / f"{one.name}.{name}.json").write_text(text + "\n")

@@ -124,7 +124,7 @@ def papers_page() -> str:
     for one in map(paper.load, shipped()):
         judged = verdict_tables.recorded(one.name)
         said = "; ".join(verdict_tables.counts(j) for j in judged if j["preset"] == "quick") or "not recorded"
-        title = f"[{one.about.title}]({one.name}.md). {one.about.citation.rstrip('.')}"
+        title = f"[{one.title}]({one.name}.md). {one.citation.rstrip('.')}"
         lines.append(f"| {title} | `{one.name}` | {said} |")
     return "\n".join(lines)
 
@@ -136,7 +136,7 @@ def paper_page(one: Paper) -> str:
     judged = verdict_tables.recorded(one.name)
     parts = [
         f"# {heading.rstrip('.')}",
-        f"*{one.about.title}.* {one.about.citation.rstrip('.')}. Module `descentlab.papers.{one.name}`.",
+        f"*{one.title}.* {one.citation.rstrip('.')}. Module `descentlab.papers.{one.name}`.",
         "```shell\n" + f"descentlab judge {one.name} --seeds 8\ndescentlab reproduce {one.name}\n" + "```",
         "## Setting",
         setting.strip(),

@@ -33,7 +33,20 @@ from descentlab.judging import _exponents as law
 from descentlab.judging._verdicts import LEAST_ALPHA, holm, outcome, significance
 
 CONTRACT = {
-    *("claim", "cite", "statement", "outcome", "value", "low", "high", "predicts", "seeds", "unmet", "range"),
+    *(
+        "kind",
+        "claim",
+        "cite",
+        "statement",
+        "outcome",
+        "value",
+        "low",
+        "high",
+        "predicts",
+        "seeds",
+        "unmet",
+        "range",
+    ),
     *("runs", "level", "reason", "assumptions", "notes"),
 }
 

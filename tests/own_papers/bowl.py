@@ -1,7 +1,5 @@
 """A paper of one's own: noisy descent on |w - c|^2 / 2, of which every number is known."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,9 +9,7 @@ from jaxtyping import Array, Key
 
 from descentlab.engine import Dynamics, Objective, Probe, Settings, descent, float_dtype, parameter, preset
 from descentlab.judging import Grid
-from descentlab.papers import About, Crossing
-from descentlab.papers._contract import Study
-from descentlab.papers._crossings import Goal, Variant, share_of_start
+from descentlab.papers import Crossing, Experiment, Goal, Paper, Study, Variant, share_of_start
 
 UNLUCKY: set[float] = set()  # step sizes whose runs raise in the end
 
@@ -46,9 +42,9 @@ def make_task(key: Key[Array, ""], p: Preset) -> Array:
     return jnp.sum(c**2) if p.reduced else c
 
 
-def program(p: Preset) -> Preset:
+def carried(p: Preset) -> dict[str, None]:
     """Without c all sizes are alike."""
-    return p.unchecked(d=1) if p.reduced else p
+    return {"d": None} if p.reduced else {}
 
 
 def distance(c: Array, w: Array, p: Preset) -> Array:
@@ -90,33 +86,23 @@ def progress(run: xr.Dataset) -> np.ndarray:
     return (run["loss"].isel(step=0) / run["loss"].isel(step=-1)).values
 
 
-def sample(*_: Any) -> None:
-    """There is no data."""
-
-
-predict = sample
-PAPER = About("A bowl", "Nobody, nowhere.", "loss")
-READINGS = {"progress": progress}
-CLAIMS, FIGURES, DEVIATIONS = (), (), ()
-STUDIES = (
-    Study(
-        "bowls",
-        "losses over scale, and over step size and scale",
-        Preset(noise=0.1),
-        {
-            "line": [Grid("scale", [{"scale": lambda scale, k=k: scale * k} for k in (1.0, 2.0, 4.0)])],
-            "map": [
-                Grid("eta", [{"eta": eta} for eta in (0.1, 0.2, 0.4)]),
-                Grid("scale", [{"scale": scale} for scale in (1.0, 2.0, 3.0)]),
-            ],
-        },
-        (),
-        (),
-    ),
+BOWLS = Study(
+    "bowls",
+    "losses over scale, and over step size and scale",
+    Preset(noise=0.1),
+    {
+        "line": [Grid("scale", [{"scale": lambda scale, k=k: scale * k} for k in (1.0, 2.0, 4.0)])],
+        "map": [
+            Grid("eta", [{"eta": eta} for eta in (0.1, 0.2, 0.4)]),
+            Grid("scale", [{"scale": scale} for scale in (1.0, 2.0, 3.0)]),
+        ],
+    },
+    (),
+    (),
 )
 
 # Two rows of an atlas of which every number is known: one step of size one is enough.
-ATLAS = (
+CROSSINGS = (
     Crossing(
         "descent into a bowl",
         Preset(),
@@ -133,4 +119,19 @@ ATLAS = (
             "proximal": "not sparse",
         },
     ),
+)
+
+PAPER = Paper(
+    "A bowl",
+    "Nobody, nowhere.",
+    Experiment(
+        PRESETS,
+        make_task,
+        dynamics,
+        probes,
+        records=records,
+        carried=carried,
+        readings={"progress": progress},
+    ),
+    crossings=CROSSINGS,
 )

@@ -63,8 +63,8 @@ def available(p: Paper, name: str) -> Settings:
 @by_paper
 def test_exposes_what_a_paper_must(p: Paper):
     assert {"tiny", "quick", "paper"} <= set(p.presets)
-    assert p.about.title
-    assert p.about.citation
+    assert p.title
+    assert p.citation
     assert p.deviations
     assert inspect.getdoc(p.module)
     assert all(f.metadata["doc"] for f in fields(p.presets["quick"]))
@@ -114,7 +114,7 @@ def test_the_real_thing_is_judged_whole(p: Paper, store: Store):
 
 @by_paper
 def test_branches_are_judged_whole(p: Paper, store: Store):
-    for name in (name for branch in p.branches for name in branch.PRESETS if name.endswith("_tiny")):
+    for name in (name for one in p.experiments[1:] for name in one.presets if name.endswith("_tiny")):
         verdicts = experiment.judge_paper(p, name, available(p, name), SEEDS, store)
         assert verdicts, name
         for verdict in verdicts:
@@ -128,7 +128,7 @@ def test_what_belongs_to_a_preset_is_of_its_setting(p: Paper):
     for name, preset in p.presets.items():
         for need in [*p.claims_of(name), *p.figures_of(name)]:
             assert experiment.needed(preset, [need]), f"{need.name} needs nothing at {name}"
-    for name in p.along_with("quick"):
+    for name in p.along_with.get("quick", ()):
         assert p.claims_of(name)
 
 

@@ -54,7 +54,7 @@ def test_runs_verdicts_and_papers_have_a_face(run: experiment.Run):
     broken = dataclasses.replace(verdict, value=float("nan"))
     assert "nothing" in broken._repr_html_()
     shown = PAPER._repr_html_()
-    for part in (PAPER.about.title, "quick", "value_noise_grows_linearly", "figure_all_stages"):
+    for part in (PAPER.title, "quick", "value_noise_grows_linearly", "figure_all_stages"):
         assert part in shown
 
 

@@ -25,7 +25,7 @@ from descentlab.engine._platform import (
     OneThread as OneThread,
 )
 from descentlab.engine._plugin import chosen as chosen, fingerprint as fingerprint
-from descentlab.engine._probes import log_spaced as log_spaced, Probe as Probe
+from descentlab.engine._probes import log_spaced as log_spaced, Probe as Probe, probe as probe
 from descentlab.engine._program import Loaded as Loaded, System as System
 from descentlab.engine._random import bits as bits, normal as normal, thinning as thinning, words as words
 from descentlab.engine._rollout import (
@@ -34,6 +34,6 @@ from descentlab.engine._rollout import (
 )
 from descentlab.engine._settings import (
     parameter as parameter, parse_settings as parse_settings, preset as preset, Settings as Settings,
-    TRUE as TRUE,
+    Training as Training, TRUE as TRUE,
 )
 from descentlab.engine._stages import Stage as Stage, Staged as Staged, staged as staged

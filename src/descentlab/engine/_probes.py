@@ -1,5 +1,6 @@
 """Probes: what is recorded along a run, and at which steps."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,20 @@ class Probe:
     dims: tuple[str, ...] = ()
     dtype: type | None = None
     once: bool = False
+
+
+def probe(measure: Callable[[Any, Any], Any], doc: str = "", *dims: str, **options: Any) -> Probe:
+    """The probe of a function of the parameters and the task; its meaning is the docstring unless given.
+
+    >>> @probe
+    ... def loss(w, task):
+    ...     'The training loss.'
+    ...     return w**2
+    >>> loss.doc
+    'The training loss.'
+    """
+    meaning = doc or inspect.cleandoc(measure.__doc__ or "")
+    return Probe(lambda task, preset, state: measure(state.params, task), meaning, dims, **options)
 
 
 def log_spaced(steps: int, dense: int = 40, per_decade: int = 40) -> np.ndarray:

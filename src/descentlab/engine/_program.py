@@ -6,7 +6,7 @@ what they work on fits the cache together. Data, such as images, are there once 
 `Loaded`, the row's own task beside the data.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from descentlab.engine._dynamics import Dynamics, State
 from descentlab.engine._platform import largest_divisor
 from descentlab.engine._probes import Probe
+from descentlab.engine._settings import Settings
 
 CACHE_BYTES = 2**18  # rows that work on so much together run as one batch
 
@@ -39,12 +40,17 @@ class System:
     dynamics: Callable[[Any, Any], Dynamics]
     probes: Callable[[Any], Mapping[str, Probe]]
     loss: str
-    # The preset whose compiled program serves another one too: sizes that only the task carries.
-    program: Callable[[Any], Any] = lambda preset: preset
+    # The fields that a task carries as arrays: one program serves all their values (Settings.carrying).
+    carried: Callable[[Any], Mapping[str, Hashable]] = lambda preset: {}
     # What all rows share, a tree of arrays that depends on what is compiled alone.
     data: Callable[[Any], Any] | None = None
     # Raises where files that the data come from are not there.
     require: Callable[[Any], Any] = lambda preset: None
+
+    def program(self, preset: Any) -> Any:
+        """The preset as the compiled program knows it."""
+        carried = self.carried(preset)
+        return preset.carrying(carried) if carried else preset
 
     def load(self, preset: Any, rows: int) -> Any:
         """The data of a preset, on every device that so many rows are spread over."""
@@ -53,7 +59,13 @@ class System:
         return jax.device_put(self.data(preset), NamedSharding(_mesh(rows), PartitionSpec()))
 
     def _task(self, key, preset, data) -> Any:
-        return self.make_task(key, preset) if self.data is None else self.make_task(key, preset, data)
+        """The task; settings inside it are as the program knows them."""
+        task = self.make_task(key, preset) if self.data is None else self.make_task(key, preset, data)
+        return jax.tree.map(
+            lambda x: self.program(x) if isinstance(x, Settings) else x,
+            task,
+            is_leaf=lambda x: isinstance(x, Settings),
+        )
 
     def _seen(self, task, data) -> Any:
         return task if self.data is None else Loaded(task, data)
@@ -85,15 +97,17 @@ class System:
         """Presets that were asked about: it takes tracing their dynamics to know."""
         return {}
 
-    def _goes_by_steps(self, preset: Any) -> bool:
+    def _goes_by_steps(self, preset: Any, *task: Any) -> bool:
+        """Whether dynamics have steps, not jumps; a task of the preset is made unless there is one."""
         if self.data is not None:
             return True
         found = []
 
-        def look(key):
-            found.append(self.dynamics(self.make_task(key, preset), preset).jump is None)
+        def look(key, *task):
+            own = task[0] if task else self.make_task(key, preset)
+            found.append(self.dynamics(own, preset).jump is None)
 
-        jax.eval_shape(look, jax.random.key(0))
+        jax.eval_shape(look, jax.random.key(0), *task)
         return found[0]
 
     def bytes_of_a_row(self, preset: Any, records: int) -> int:
@@ -148,7 +162,9 @@ class System:
                     lambda e: function(*e, *same), each, batch_size=batch if batch > 1 else None
                 )
 
-            if not self._goes_by_steps(jax.tree.map(lambda x: x[0], args[mapped - 1])):
+            *own, preset = jax.tree.map(lambda x: x[0], args[:mapped])
+            task = own[-2:-1]  # before the state, where there is one
+            if not self._goes_by_steps(preset, *task):
                 return here(*args)  # the solvers of flows do not work inside shard_map
             rows = jax.tree.leaves(args[:mapped])[0].shape[0]
             split, whole = PartitionSpec("rows"), PartitionSpec()

@@ -7,16 +7,20 @@
 
 A preset is also a JAX pytree. Real-valued fields and `steps` are its leaves, so a
 compiled program serves every value of them; whole numbers, words and switches
-decide shapes and code, and are part of what is compiled.
+decide shapes and code, and are part of what is compiled, unless a task carries them as arrays (`carrying`).
+
+`Training` has the fields that most papers share. A subclass gives an inherited field another default by plain
+assignment, `eta = 0.05`.
 """
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
 
-from descentlab.errors import SettingError as SettingError
+from descentlab.engine._optimizers import OPTIMIZERS
+from descentlab.errors import SettingError
 
 Number = int | float
 T = TypeVar("T", bound="Settings")
@@ -58,6 +62,13 @@ def allowed(f: dataclasses.Field) -> str:
 
 
 @dataclass(frozen=True)
+class Carried:
+    """Stands for a setting that a task carries as an array: a program depends on no more of it than `key`."""
+
+    key: Hashable = None
+
+
+@dataclass(frozen=True)
 class Settings:
     """The base of every preset: validation, `replace`, and the command line's NAME=VALUE."""
 
@@ -93,9 +104,23 @@ class Settings:
         values = {name: v(getattr(self, name)) if callable(v) else v for name, v in changes.items()}
         return dataclasses.replace(self, **{name: parsed(known[name], v) for name, v in values.items()})
 
+    def __getattribute__(self, name: str) -> Any:
+        value = object.__getattribute__(self, name)
+        if type(value) is Carried:
+            raise AttributeError(f"the task carries {name}: a compiled program serves every {name}.")
+        return value
+
+    def carrying(self: T, fields: Mapping[str, Hashable]) -> T:
+        """This preset as a compiled program knows it: it serves every value of these fields.
+
+        Reading one of them raises, since the program does not know it. Each is given with what programs do
+        depend on, such as the size of an array that holds it; None if that is nothing.
+        """
+        return self.unchecked(**{name: Carried(key) for name, key in fields.items()})
+
     def unchecked(self: T, **values: Any) -> T:
         """This preset with other values as they are: inside a compiled program there is nothing to check."""
-        return _unchecked(type(self), {**self.settings(), **values})
+        return _unchecked(type(self), {**vars(self), **values})
 
     def settings(self) -> dict[str, Any]:
         """The fields by name."""
@@ -168,18 +193,37 @@ def parse_settings(words: Iterable[str]) -> dict[str, str]:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(parameter,))
 def preset(cls: type[T]) -> type[T]:
-    """The class as a frozen dataclass and a pytree whose leaves are its real-valued fields and `steps`."""
+    """The class as a frozen dataclass and a pytree whose leaves are its real-valued fields and `steps`.
+
+    What it assigns to an inherited field without a type is that field's default in it.
+    """
     import jax
 
+    for base in fields(cls):
+        if base.name in vars(cls) and base.name not in vars(cls).get("__annotations__", {}):
+            cls.__annotations__[base.name] = base.type
+            setattr(cls, base.name, field(default=vars(cls)[base.name], metadata=base.metadata))
     cls = dataclass(frozen=True)(cls)
     leaves = tuple(f.name for f in fields(cls) if f.type is float or f.name == "steps")
     rest = tuple(f.name for f in fields(cls) if f.name not in leaves)
 
     def flatten(p: T) -> tuple[tuple, tuple]:
-        return tuple(getattr(p, name) for name in leaves), tuple(getattr(p, name) for name in rest)
+        values = vars(p)
+        return tuple(values[name] for name in leaves), tuple(values[name] for name in rest)
 
     def unflatten(static: tuple, values: tuple) -> T:
         return _unchecked(cls, dict(zip(rest + leaves, static + tuple(values), strict=True)))
 
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)
     return cls
+
+
+@preset
+class Training(Settings):
+    """The settings that most papers share."""
+
+    optimizer: str = parameter("the update rule", default="gd", choices=OPTIMIZERS)
+    lam: float = parameter("optimizer=proximal: weight of the l1 norm", default=0.01, low=0)
+    eta: float = parameter("step size", default=0.01, above=0)
+    steps: int = parameter("training steps", default=10_000, low=1, high=10**12)
+    precision: int = parameter("bits of a floating-point number", default=64, choices=(32, 64))

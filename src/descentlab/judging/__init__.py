@@ -2,8 +2,9 @@
 
 # fmt: off
 from descentlab.judging._claims import (
-    Assumption as Assumption, Claim as Claim, Datasets as Datasets, is_one_of as is_one_of, judge as judge,
-    judge_family as judge_family, Mutant as Mutant,
+    Assumption as Assumption, Claim as Claim, data_mutant as data_mutant, Datasets as Datasets,
+    is_one_of as is_one_of, judge as judge, judge_family as judge_family, Mutant as Mutant, mutant as mutant,
+    Theorem as Theorem, theorem as theorem,
 )
 from descentlab.judging._crossings import crossing as crossing, read as read
 from descentlab.judging._estimates import (
@@ -17,6 +18,7 @@ from descentlab.judging._exponents import (
 )
 from descentlab.judging._grids import Grid as Grid, setting as setting, times as times
 from descentlab.judging._intervals import (
+    around as around, at_least as at_least, at_most as at_most,
     Bounds as Bounds, Hull as Hull, Interval as Interval, Number as Number, Point as Point,
     Spread as Spread, Student as Student, Unsettled as Unsettled,
 )

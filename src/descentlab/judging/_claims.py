@@ -1,7 +1,7 @@
 """Claims: what a theorem says, in a form that a machine judges.
 
-A claim measures an estimate on the data of its runs and predicts an interval for it; verdict.py says what
-follows. The data may come from the store, or from anyone's logs: datasets with dimensions seed and step.
+A claim measures an estimate on the data of its runs and predicts an interval for it; _verdicts.py says
+what follows. The data may come from the store, or from anyone's logs: datasets with dimensions seed and step.
 
 >>> import xarray as xr
 >>> from descentlab.judging._estimates import mean
@@ -14,8 +14,9 @@ SUPPORTED halved (Lemma 1): 0.5 in [0.4752, 0.5248], predicted [0.4, 0.6], 3 see
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import xarray as xr
@@ -55,25 +56,44 @@ class Mutant:
     alter: Callable[[Datasets], Datasets] | None = None
 
 
+def mutant(name: str, **settings: Any) -> Mutant:
+    """A mutant by other settings in all runs of the claim."""
+    return Mutant(name, settings)
+
+
+def data_mutant(name: str, change: Callable[[xr.Dataset], xr.Dataset]) -> Mutant:
+    """A mutant by other data: `change` is applied to the dataset of every run."""
+    return Mutant(name, alter=lambda runs: {run: change(data) for run, data in runs.items()})
+
+
+Measure = Callable[..., Estimate]
+KINDS = ("theorem", "lemma", "remark", "figure", "experiment", "ours")
+BOUNDS = ("two-sided", "upper", "lower", "equality", "order", "existence")
+
+
 @dataclass(frozen=True)
 class Claim:
     """A statement of a paper, how to measure it, and the interval it predicts.
 
     `runs` maps the name of a run to its overrides of the preset; `measure` gets the dataset of the only run,
     or those of several as keyword arguments under these names. `margin` says why the predicted interval is
-    as wide as it is.
+    as wide as it is. Papers write claims with `Theorem.claim`.
     """
 
     name: str
     cite: str
     statement: str
-    measure: Callable[..., Estimate]
+    measure: Measure
     predicts: Interval
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"run": {}})
     assumes: tuple[Assumption, ...] = ()
     mutants: tuple[Mutant, ...] = ()
     presets: tuple[str, ...] = ("quick", "paper")
     margin: str = ""
+    kind: str = "ours"
+    bound: str = "two-sided"
+    quote: str = ""
+    link: str = ""
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -83,6 +103,58 @@ class Claim:
                 raise ValueError(f"{part} of claim {self.name} must not be empty, got {text!r}.")
         if not self.runs:
             raise ValueError(f"runs of claim {self.name} must name at least one run, got {dict(self.runs)}.")
+        for part, value, known in (("kind", self.kind, KINDS), ("bound", self.bound, BOUNDS)):
+            if value not in known:
+                raise ValueError(f"{part} of claim {self.name} takes {', '.join(known)}, got {value!r}.")
+
+    def __call__(self, *run: xr.Dataset, **runs: xr.Dataset) -> Estimate:
+        """The estimate on the dataset of the only run, or on those of several by name."""
+        return self.measure(*run, **runs)
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """Where statements of a paper stand, what they assume, and the claims that are made of them.
+
+    `quote` is the statement as printed, `bound` says whether it is an upper bound, a lower one or two-sided
+    (an upper bound is not refuted by being better). What a theorem says of all its claims, such as `presets`
+    or `runs`, a claim may say anew.
+    """
+
+    cite: str
+    kind: str = "theorem"
+    bound: str = "two-sided"
+    quote: str = ""
+    link: str = ""
+    assumes: tuple[Assumption, ...] = ()
+    presets: tuple[str, ...] = ("quick", "paper")
+    claims: list[Claim] = field(default_factory=list)
+
+    def claim(
+        self, *, predicts: Interval, margin: str, name: str = "", statement: str = "", **further: Any
+    ) -> Callable[[Measure], Claim]:
+        """Makes a claim of a function: its name says what holds, its docstring is the statement.
+
+        The first paragraph of the docstring is the statement; the rest says what is measured. The body
+        measures. `further` are other fields of `Claim`: runs, mutants, and what differs from the theorem's
+        own. `name` and `statement` are for claims that a loop makes of one function.
+        """
+
+        def made(measure: Measure) -> Claim:
+            said = statement or " ".join(inspect.cleandoc(measure.__doc__ or "").split("\n\n")[0].split())
+            common = {"cite": self.cite, "kind": self.kind, "bound": self.bound, "quote": self.quote,
+                      "link": self.link, "assumes": self.assumes, "presets": self.presets}  # fmt: skip
+            claim = Claim(
+                name=name or getattr(measure, "__name__", ""), statement=said, measure=measure,
+                predicts=predicts, margin=margin, **(common | further),
+            )  # fmt: skip
+            self.claims.append(claim)
+            return claim
+
+        return made
+
+
+theorem = Theorem  # as papers write it
 
 
 def judge(
@@ -162,6 +234,7 @@ class _Case:
             claim=claim.name,
             cite=claim.cite,
             statement=claim.statement,
+            kind=claim.kind,
             outcome=said,
             predicts=claim.predicts,
             level=level,
@@ -194,9 +267,19 @@ def _evidence(claim: Claim, datasets: Datasets) -> Estimate | str:
                 return f"{run} diverged: {', '.join(where)}"
     try:
         if len(claim.runs) == 1:
-            return claim.measure(datasets[next(iter(claim.runs))])
-        return claim.measure(**{run: datasets[run] for run in claim.runs})
+            found = claim.measure(datasets[next(iter(claim.runs))])
+        else:
+            found = claim.measure(**{run: datasets[run] for run in claim.runs})
+        return found if found.range else replace(found, range=_steps([datasets[run] for run in claim.runs]))
     except Broken as broken:
         return str(broken)
     except KeyError as missing:
         return f"missing in the data: {missing.args[0]}"
+
+
+def _steps(runs: Sequence[xr.Dataset]) -> dict[str, tuple[float, float]]:
+    """The steps that runs were tested on, first to last record; none where steps have no values."""
+    steps = [run["step"].values for run in runs if "step" in run.coords]
+    if not steps:
+        return {}
+    return {"step": (float(min(own[0] for own in steps)), float(max(own[-1] for own in steps)))}

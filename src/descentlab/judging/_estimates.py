@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -60,6 +60,10 @@ class Estimate:
         if not 0 <= level < 1:
             raise ValueError(f"level must be in [0, 1), got {level}.")
         return self.spread.interval(level, seeds)
+
+    def noting(self, **notes: Any) -> Estimate:
+        """The same estimate with more notes: numbers, or arrays of one number without dimensions."""
+        return replace(self, notes={**self.notes, **_floats(notes)})
 
 
 def student(samples: Samples, drift: Bounds = (0.0, 0.0), floor: float = 0.0) -> Student:

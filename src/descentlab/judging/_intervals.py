@@ -54,6 +54,21 @@ class Interval:
         return f"[{self.low:.4g}, {self.high:.4g}]"
 
 
+def around(x: Number, margin: Number) -> Interval:
+    """[x - margin, x + margin], for `predicts` of a claim."""
+    return Interval.around(x, margin)
+
+
+def at_least(x: Number) -> Interval:
+    """[x, inf)."""
+    return Interval(low=x)
+
+
+def at_most(x: Number) -> Interval:
+    """(-inf, x]."""
+    return Interval(high=x)
+
+
 @runtime_checkable
 class Spread(Protocol):
     """What an estimate knows about its error."""

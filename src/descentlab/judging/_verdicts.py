@@ -62,6 +62,7 @@ class Verdict:
     reason: str = ""
     assumptions: Mapping[str, float] = field(default_factory=dict)
     notes: Mapping[str, float] = field(default_factory=dict)
+    kind: str = "ours"
 
     def as_json(self) -> dict[str, Any]:
         """The verdict in JSON's types; what is not finite becomes null."""

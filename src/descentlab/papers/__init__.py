@@ -15,8 +15,8 @@ from descentlab._lazy import lazily
 if TYPE_CHECKING:
     from descentlab.papers._catalogue import catalogue as catalogue, text as text
     from descentlab.papers._contract import (
-        About as About, Deviation as Deviation, Figure as Figure, Paper as Paper, Study as Study,
-        Table as Table,
+        Deviation as Deviation, Experiment as Experiment, Figure as Figure, Paper as Paper, Study as Study,
+        Table as Table, figure as figure, table as table,
     )
     from descentlab.papers._crossings import (
         FEWEST_SEEDS as FEWEST_SEEDS, KERNELS as KERNELS, OPTIMIZERS as OPTIMIZERS, Crossing as Crossing,
@@ -30,7 +30,7 @@ __path__ += places.own_papers()
 
 _HOMES = {
     "_catalogue": "catalogue text",
-    "_contract": "About Deviation Figure Paper Study Table",
+    "_contract": "Deviation Experiment Figure Paper Study Table figure table",
     "_crossings": "FEWEST_SEEDS KERNELS OPTIMIZERS Crossing Goal Variant share_of_start spaced",
     "_registry": "load names",
 }

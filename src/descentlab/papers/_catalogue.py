@@ -43,13 +43,13 @@ def catalogue(kept: Path | None = None) -> list[Entry]:
 def describe(paper: "Paper") -> Entry:
     """What a paper offers: presets, settings with their meaning, studies, claims, figures."""
     settings = {"settings": paper.preset("quick").explained()}
-    for branch in paper.branches:
-        names = [name for name in branch.PRESETS if not name.endswith("_tiny")]
-        settings[f"settings of {', '.join(names)}"] = branch.PRESETS[names[0]].explained()
+    for branch in paper.experiments[1:]:
+        names = [name for name in branch.presets if not name.endswith("_tiny")]
+        settings[f"settings of {', '.join(names)}"] = branch.presets[names[0]].explained()
     return {
         "paper": paper.name,
-        "title": paper.about.title,
-        "citation": paper.about.citation,
+        "title": paper.title,
+        "citation": paper.citation,
         "presets": list(paper.presets),
         "settings": {title: list(lines) for title, lines in settings.items()},
         "studies": [f"{study.name}: {study.doc}" for study in paper.studies.values()],

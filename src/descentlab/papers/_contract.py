@@ -1,44 +1,38 @@
-"""Papers: what a paper module exposes, found by name.
+"""The contract of a paper: what its module declares, as typed objects with defaults.
 
-A paper is a module of `descentlab.papers` (a folder once it is long) with PAPER, Preset,
-PRESETS, make_task, sample, predict, dynamics, probes, records, CLAIMS, FIGURES and DEVIATIONS.
-It may lie in a folder of one's own (papers/__init__.py).
+A paper is a module or a package of `descentlab.papers`. Its `PAPER = Paper(...)` says what it is and what is
+trained in it. Its theorems (with their claims), figures, tables and studies are found by their types: in the
+module itself, and in its `theorems` and `figures` where it is a package. What a paper does not have, it need
+not declare.
 
-An experiment with a setting of its own, such as one on real data, is a branch: a folder inside the paper's
-with Preset, PRESETS, LOSS, make_task, dynamics, probes, records, and if rows share data, `data` and
-`require`, which raises where their files are missing. BRANCHES lists them; what they claim and draw stands
-with the paper's own.
+An experiment with a setting of its own, such as one on real data, is a branch: a module inside the paper's
+with `EXPERIMENT = Experiment(...)`, whose theorems and figures are found in the same way. `Paper.branches`
+names it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from descentlab.engine import Settings
-from descentlab.errors import PaperError
+import numpy as np
+import xarray as xr
+
+from descentlab.engine import Probe, Settings, System, log_spaced
 from descentlab.judging import Claim, Grid
+from descentlab.papers._crossings import Crossing
 from descentlab.store import version
 from descentlab.words import html_table
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.figure import Figure as Canvas
 
     from descentlab.drawing import Movie, Surface
-    from descentlab.engine import System
-    from descentlab.papers._crossings import Crossing
 
-
-@dataclass(frozen=True)
-class About:
-    """Title and citation of a paper, and the probe that is its training loss."""
-
-    title: str
-    citation: str
-    loss: str
+Runs = Mapping[str, Mapping[str, Any]]
+ONE_RUN: Runs = {"run": {}}
 
 
 @dataclass(frozen=True)
@@ -59,10 +53,19 @@ class Figure:
     name: str
     caption: str
     draw: Callable[..., "Canvas"]
-    runs: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"run": {}})
+    runs: Runs = field(default_factory=lambda: ONE_RUN)
     claims: tuple[str, ...] = ()
     presets: tuple[str, ...] = ()  # by default all of the paper's own setting that are no studies
     moving: "Callable[..., Movie | list[Surface]] | None" = None
+
+    def __call__(self, **runs: xr.Dataset) -> "Canvas":
+        """The drawing of some runs."""
+        return self.draw(**runs)
+
+
+def figure(caption: str, **further: Any) -> Callable[[Callable[..., "Canvas"]], Figure]:
+    """Makes a figure of a function that draws; its name is the figure's. `further` are fields of `Figure`."""
+    return lambda draw: Figure(draw.__name__, caption, draw, **further)
 
 
 @dataclass(frozen=True)
@@ -72,9 +75,14 @@ class Table:
     name: str
     caption: str
     rows: Callable[..., tuple[list[str], list[list[Any]]]]
-    runs: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"run": {}})
+    runs: Runs = field(default_factory=lambda: ONE_RUN)
     claims: tuple[str, ...] = ()
     presets: tuple[str, ...] = ()  # by default all of the paper's own setting that are no studies
+
+
+def table(caption: str, **further: Any) -> Callable[[Callable[..., Any]], Table]:
+    """Makes a table of a function that gives its header and rows; the function's name is the table's."""
+    return lambda rows: Table(rows.__name__, caption, rows, **further)
 
 
 @dataclass(frozen=True)
@@ -92,20 +100,83 @@ class Study:
     figures: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+def _log_spaced(preset: Any) -> np.ndarray:
+    return log_spaced(preset.steps)
+
+
+def _nothing(preset: Any) -> Mapping[str, Hashable]:
+    return {}
+
+
+def _no_files(preset: Any) -> None:
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """What is trained: presets of one class, a random task, its dynamics, and what is recorded when.
+
+    `loss` names the probe that is the training loss. `probes` are all there are, or a function of the preset.
+    `carried` names settings that the task holds as arrays (`Settings.carrying`). Where all rows share data,
+    `data(preset)` gives them, `task` takes them as a third argument, and `require(preset)` raises where their
+    files are missing. `readings` are what else can be read off a run, one number per seed: sweeps fit
+    them too.
+    """
+
+    presets: Mapping[str, Settings]
+    task: Callable[..., Any]
+    dynamics: Callable[[Any, Any], Any]
+    probes: Mapping[str, Probe] | Callable[[Any], Mapping[str, Probe]]
+    loss: str = "loss"
+    records: Callable[[Any], np.ndarray] = _log_spaced
+    carried: Callable[[Any], Mapping[str, Hashable]] = _nothing
+    data: Callable[[Any], Any] | None = None
+    require: Callable[[Any], Any] = _no_files
+    readings: Mapping[str, Callable[[xr.Dataset], Any]] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> type[Settings]:
+        """The class of the presets."""
+        return type(next(iter(self.presets.values())))
+
+    @cached_property
+    def system(self) -> System:
+        """What a rollout needs; it keeps compiled programs."""
+        found = self.probes
+        probes = found if callable(found) else lambda preset: found
+        return System(self.task, self.dynamics, probes, self.loss, self.carried, self.data, self.require)
+
+    def code(self) -> tuple[Any, ...]:
+        """What computes a run: functions and classes, whose sources name it."""
+        found = self.probes
+        probes = (found,) if callable(found) else tuple(probe.measure for probe in found.values())
+        parts = (self.settings, self.task, self.dynamics, *probes, self.records, self.carried, self.data)
+        return tuple(part for part in parts if part is not None)
+
+
+@dataclass(frozen=True, eq=False)
 class Paper:
-    """A paper module, checked for what every paper must expose."""
+    """A paper: title, citation, what is trained in it, and where the module departs from it.
 
-    name: str
-    module: ModuleType
+    `along_with` maps a preset to those of branches that are reproduced along with it. The registry fills in
+    the rest when it loads the paper.
+    """
 
-    def __post_init__(self) -> None:
-        needed = (
-            "PAPER Preset PRESETS make_task sample predict dynamics probes records CLAIMS FIGURES DEVIATIONS"
-        )
-        missing = [what for what in needed.split() if not hasattr(self.module, what)]
-        if missing:
-            raise PaperError(f"paper {self.name} ({self.module.__file__}) lacks {', '.join(missing)}.")
+    title: str
+    citation: str
+    experiment: Experiment
+    deviations: tuple[Deviation, ...] = ()
+    branches: tuple[str, ...] = ()
+    along_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    crossings: tuple[Crossing, ...] = ()
+    link: str = ""
+    # What the registry fills in.
+    name: str = ""
+    module: ModuleType = field(default=ModuleType("none"), repr=False)
+    experiments: tuple[Experiment, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    figures: tuple[Figure | Table, ...] = ()
+    studies: Mapping[str, Study] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         main = [name for name in self.presets if not name.endswith("tiny")]
@@ -114,74 +185,13 @@ class Paper:
             "claims": ", ".join(claim.name for claim in self.claims),
             "figures": ", ".join(figure.name for figure in self.figures),
         }  # fmt: skip
-        return f"<b>{escape(self.about.title)}</b><br>{escape(self.about.citation)}{html_table(rows)}"
+        return f"<b>{escape(self.title)}</b><br>{escape(self.citation)}{html_table(rows)}"
 
-    @property
-    def about(self) -> About:
-        """Title, citation and loss."""
-        return self.module.PAPER
-
-    @property
-    def branches(self) -> tuple[ModuleType, ...]:
-        """Experiments with a setting of their own."""
-        return getattr(self.module, "BRANCHES", ())
-
-    @property
+    @cached_property
     def presets(self) -> dict[str, Settings]:
         """The named presets, of the paper's own setting and of its branches; a study's has its name."""
-        found = dict(self.module.PRESETS)
-        for branch in self.branches:
-            found |= branch.PRESETS
+        found = {name: preset for one in self.experiments for name, preset in one.presets.items()}
         return found | {study.name: study.preset for study in self.studies.values()}
-
-    def along_with(self, preset: str) -> tuple[str, ...]:
-        """The presets of branches that are reproduced along with one of the paper's own."""
-        return getattr(self.module, "ALONG_WITH", {}).get(preset, ())
-
-    @property
-    def claims(self) -> tuple[Claim, ...]:
-        """The paper's claims."""
-        return self.module.CLAIMS
-
-    def claims_of(self, preset: str) -> list[Claim]:
-        """The claims that belong to a preset."""
-        if study := self.studies.get(preset):
-            return [claim for claim in self.claims if claim.name in study.claims]
-        return [claim for claim in self.claims if preset in claim.presets]
-
-    @property
-    def figures(self) -> tuple[Figure | Table, ...]:
-        """The paper's figures and tables."""
-        return self.module.FIGURES
-
-    @property
-    def studies(self) -> "dict[str, Study]":
-        """The ready-made sweeps by name."""
-        return {study.name: study for study in getattr(self.module, "STUDIES", ())}
-
-    @property
-    def crossings(self) -> "tuple[Crossing, ...]":
-        """The tasks that the paper lends to the atlas."""
-        return getattr(self.module, "ATLAS", ())
-
-    def figures_of(self, preset: str) -> list[Figure | Table]:
-        """The figures and tables that belong to a preset."""
-        if study := self.studies.get(preset):
-            return [figure for figure in self.figures if figure.name in study.figures]
-        return [figure for figure in self.figures if preset in (figure.presets or self.module.PRESETS)]
-
-    def readings(self, preset: Settings) -> "Mapping[str, Callable[[xr.Dataset], Any]]":
-        """What else can be read off a run, one number per seed: such as times; sweeps fit them too."""
-        return getattr(self._part(preset), "READINGS", {})
-
-    @property
-    def deviations(self) -> tuple[Deviation, ...]:
-        """Departures from the paper."""
-        return self.module.DEVIATIONS
-
-    def records(self, preset: Settings):
-        """The steps at which a run of the preset is recorded."""
-        return self._part(preset).records(preset)
 
     def preset(self, name: str) -> Settings:
         """A preset by name."""
@@ -189,37 +199,44 @@ class Paper:
             raise KeyError(f"{self.name} has no preset {name}; there are {', '.join(self.presets)}.")
         return self.presets[name]
 
-    def _part(self, preset: Settings) -> ModuleType:
-        """The paper's own module, or the branch that the preset belongs to."""
-        found = [branch for branch in self.branches if type(preset) is branch.Preset]
-        return found[0] if found else self.module
+    def claims_of(self, preset: str) -> list[Claim]:
+        """The claims that belong to a preset."""
+        if study := self.studies.get(preset):
+            return [claim for claim in self.claims if claim.name in study.claims]
+        return [claim for claim in self.claims if preset in claim.presets]
+
+    def figures_of(self, preset: str) -> list[Figure | Table]:
+        """The figures and tables that belong to a preset."""
+        if study := self.studies.get(preset):
+            return [figure for figure in self.figures if figure.name in study.figures]
+        return [figure for figure in self.figures if preset in (figure.presets or self.experiment.presets)]
+
+    def experiment_of(self, preset: Settings) -> Experiment:
+        """The paper's own experiment, or the branch that the preset belongs to."""
+        found = [one for one in self.experiments if type(preset) is one.settings]
+        return found[0] if found else self.experiment
+
+    def records(self, preset: Settings) -> np.ndarray:
+        """The steps at which a run of the preset is recorded."""
+        return self.experiment_of(preset).records(preset)
+
+    def readings(self, preset: Settings) -> Mapping[str, Callable[[xr.Dataset], Any]]:
+        """What else can be read off a run of the preset."""
+        return self.experiment_of(preset).readings
 
     @property
-    def system(self) -> "System":
+    def system(self) -> System:
         """What a rollout needs of the paper's own setting."""
-        return self._systems[self.module]
+        return self.experiment.system
 
-    def system_of(self, preset: Settings) -> "System":
+    def system_of(self, preset: Settings) -> System:
         """What a rollout needs of a preset's setting."""
-        return self._systems[self._part(preset)]
-
-    @cached_property
-    def _systems(self) -> "dict[ModuleType, System]":
-        from descentlab.engine import System
-
-        return {
-            m: System(
-                m.make_task,
-                m.dynamics,
-                m.probes,
-                m.LOSS if m in self.branches else m.PAPER.loss,
-                getattr(m, "program", lambda preset: preset),
-                getattr(m, "data", None),
-                getattr(m, "require", lambda preset: None),
-            )
-            for m in (self.module, *self.branches)
-        }
+        return self.experiment_of(preset).system
 
     def code_version(self, preset: Settings) -> str:
-        """A hash of the code that computes a run. A branch may build on the paper's own setting."""
-        return version(*dict.fromkeys((self.module, self._part(preset))))
+        """A hash of the code that computes a run."""
+        import sys
+
+        own = self.experiment_of(preset)
+        modules = [self.module, sys.modules[own.task.__module__]]
+        return version(*dict.fromkeys(modules))

@@ -1,12 +1,20 @@
 """The registry: papers by name."""
 
 import importlib
+import importlib.util
 import pkgutil
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
+from types import ModuleType
+from typing import Any
 
 import descentlab.papers
 from descentlab.errors import PaperError
-from descentlab.papers._contract import Paper
+from descentlab.judging import Theorem
+from descentlab.papers._contract import Experiment, Figure, Paper, Study, Table
+
+PARTS = ("theorems", "figures")  # of a package; a paper in one file has all in it
 
 
 def names() -> list[str]:
@@ -22,6 +30,42 @@ def load(name: str) -> Paper:
         raise KeyError(f"there is no paper {name}; there are {', '.join(names())}.")
     try:
         module = importlib.import_module(f"descentlab.papers.{name}")
+        declared = _declared(module, "PAPER", Paper)
+        branches = [importlib.import_module(f"{module.__name__}.{branch}") for branch in declared.branches]
+        found = [one for part in (module, *branches) for source in _sources(part) for one in _found(source)]
+    except PaperError:
+        raise
     except Exception as error:
         raise PaperError(f"paper {name} cannot be imported: {type(error).__name__}: {error}") from error
-    return Paper(name, module)
+    found = list({id(one): one for one in found}.values())  # one module may import what another defines
+    return replace(
+        declared, name=name, module=module,
+        experiments=(declared.experiment, *(_declared(part, "EXPERIMENT", Experiment) for part in branches)),
+        claims=tuple(claim for one in found if isinstance(one, Theorem) for claim in one.claims),
+        figures=tuple(one for one in found if isinstance(one, Figure | Table)),
+        studies={one.name: one for one in found if isinstance(one, Study)},
+    )  # fmt: skip
+
+
+def _declared(module: ModuleType, name: str, kind: type) -> Any:
+    """What a module declares under a name, of the kind that it must be."""
+    found = getattr(module, name, None)
+    if not isinstance(found, kind):
+        raise PaperError(f"{module.__name__} ({module.__file__}) lacks {name} = {kind.__name__}(...).")
+    return found
+
+
+def _sources(module: ModuleType) -> Iterator[ModuleType]:
+    """A module, and its parts if it is a package."""
+    yield module
+    for part in PARTS if hasattr(module, "__path__") else ():
+        if importlib.util.find_spec(f"{module.__name__}.{part}"):
+            yield importlib.import_module(f"{module.__name__}.{part}")
+
+
+def _found(module: ModuleType) -> Iterator[Theorem | Figure | Table | Study]:
+    """The theorems, figures, tables and studies of a module, in its order, single or in tuples."""
+    for value in vars(module).values():
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, Theorem | Figure | Table | Study):
+                yield one

@@ -27,7 +27,7 @@ def reproduce(
     here, sections = Store(store), []
     with Overview(here) as view:
         for paper, preset in chosen:
-            along = {name: paper.preset(name) for name in paper.along_with(scale)}
+            along = {name: paper.preset(name) for name in paper.along_with.get(scale, ())}
             for name, own in ({scale: preset} | along).items():
                 view.plan(paper, running.needed(own, needs(paper, name)), seeds)
                 sections.append(section(paper, name, own, seeds, here, view, fleet))

@@ -67,7 +67,7 @@ def harvest(
             values, meaning = [getattr(p, name) for p in along], {"description": meanings[name]}
             coords[coordinate(name)] = (coordinate(grid.over), values, meaning)
     sizes = [coordinate(name) for grid in over for name in _sizes(grid)]
-    about = {"paper": paper.name, "title": paper.about.title, "sizes": sizes, "settings": _common(cells)}
+    about = {"paper": paper.name, "title": paper.title, "sizes": sizes, "settings": _common(cells)}
     return xr.Dataset(data, coords, about)
 
 

@@ -24,14 +24,29 @@ from descentlab.drawing import (
     style,
     threads,
 )
-from descentlab.judging import setting
-from descentlab.papers import Figure
-from descentlab.papers.in_context_regression import measures
-from descentlab.papers.in_context_regression.measures import SHIFTS
-from descentlab.papers.in_context_regression.runs import DRAWN, MATRICES, ONLINE, SCALES, STARTS
-from descentlab.papers.in_context_regression.runs import LENGTHS as GRID
-from descentlab.papers.in_context_regression.setting import LENGTHS
+from descentlab.judging import crossing, setting, times
+from descentlab.papers import figure
+from descentlab.papers.in_context_regression import LENGTHS, SHIFTS
+from descentlab.papers.in_context_regression.theorems import (
+    ANYWHERE,
+    DRAWN,
+    LARGE,
+    LONGER,
+    SCALES,
+    Overrides,
+    error_under,
+)
+from descentlab.papers.in_context_regression.theorems import floor as error_floor
 
+STARTS: dict[str, Overrides] = {
+    "small": {"s": times(0.01)}, "own": {}, "larger": {"s": times(10.0)}, "large": LARGE,
+    "anywhere": ANYWHERE, "minus": {"start": "minus"},
+}  # fmt: skip
+MATRICES: Overrides = {"detail": True}
+ONLINE: Overrides = {
+    "algorithm": "online", "precision": 32, "eta": 0.02, "batch": 256,
+    "steps": lambda steps: min(steps // 8, 5000),
+}  # fmt: skip
 DASHED, DOTTED = (0, (4, 2)), (0, (1, 1.5))
 LEAST = 1e-18  # below it a squared distance is the solver's error
 SHIFT = {
@@ -56,8 +71,22 @@ def seeds(ax: Axes, series: xr.DataArray, color: str, label: str, linestyle: Any
 # ---------------------------------------------------------------- training
 
 
+@figure(
+    "Gradient flow, every seed (a random Theta each): the loss above the least of all weights, with the "
+    "decay that the least curvature at the limit gives (dashed); the distances of both matrices from "
+    "Theorem 4.1's limit; u; and what the flow keeps at zero. Zeros are on the axis; curves end where "
+    "the solver's error is.",
+    claims=(
+        "flow_converges_to_the_limit",
+        "loss_reaches_its_minimum",
+        "parameters_stay_in_block_form",
+        "balance_is_kept",
+        "convergence_is_exponential",
+        "rate_is_the_least_curvature",
+    ),
+)
 @style()
-def draw_training(run: xr.Dataset) -> Canvas:
+def training(run: xr.Dataset) -> Canvas:
     """Excess loss, distance to the limit, u, and what the flow keeps at zero, for every seed."""
     figure, axes = panels(1, 4, (2.2, 2.1))
     excess, distance, value, kept = axes[0]
@@ -98,8 +127,20 @@ START = {
 }  # fmt: skip
 
 
+@figure(
+    "Starts of other scales and signs, and in all blocks: the loss above its least, where every seed "
+    "ends, and how long the plateau near zero lasts. Scales beyond the theorem's bound converge too; "
+    "Gaussian weights in all blocks may end at other local minima.",
+    runs={**STARTS, **SCALES.runs},
+    claims=(
+        "large_start_converges_too",
+        "plateau_lasts_log_1_over_s",
+        "no_weights_do_better",
+        "every_start_reaches_the_minimum",
+    ),
+)
 @style()
-def draw_starts(**runs: xr.Dataset) -> Canvas:
+def starts(**runs: xr.Dataset) -> Canvas:
     """The excess loss from several starts, where each seed ends, and the plateau's length against s."""
     figure, axes = panels(1, 3, (2.7, 2.3))
     losses, ends, plateau = axes[0]
@@ -125,8 +166,13 @@ def draw_starts(**runs: xr.Dataset) -> Canvas:
     return figure
 
 
+@figure(
+    "Gradient flow beside descent on fresh prompts, whose noise leaves the block form.",
+    runs={"flow": {}, "online": ONLINE},
+    claims=("parameters_stay_in_block_form",),
+)
 @style()
-def draw_algorithms(flow: xr.Dataset, online: xr.Dataset) -> Canvas:
+def algorithms(flow: xr.Dataset, online: xr.Dataset) -> Canvas:
     """Gradient flow beside descent on fresh prompts, at the same times."""
     figure, axes = panels(1, 3, (2.6, 2.1))
     batch = setting(online, "batch")
@@ -145,8 +191,14 @@ def draw_algorithms(flow: xr.Dataset, online: xr.Dataset) -> Canvas:
 # ---------------------------------------------------------------- test prompts
 
 
+@figure(
+    "The trained network on drawn test prompts of M points, mean and 95 % interval over seeds, against "
+    "Theorem 4.2 and its two parts.",
+    runs={"run": DRAWN},
+    claims=("error_against_test_length", "error_falls_like_1_over_M"),
+)
 @style()
-def draw_test_length(run: xr.Dataset) -> Canvas:
+def test_length(run: xr.Dataset) -> Canvas:
     """The error on drawn test prompts against their length, with Theorem 4.2 and its two parts."""
     figure, axes = panels(1, 2, (3.0, 2.3))
     error, ratio = axes[0]
@@ -166,8 +218,19 @@ def draw_test_length(run: xr.Dataset) -> Canvas:
     return figure
 
 
+@figure(
+    "Left: test error over the labels' variance, trained and tested at N = M points, under shifts of the "
+    "task, of the query, and of the inputs (c times as large). Right: the error on infinite prompts.",
+    runs=LONGER.runs,
+    claims=(
+        "floor_falls_like_1_over_N2",
+        "task_shift_is_harmless",
+        "query_shift_is_harmless",
+        "covariate_shift_fails",
+    ),
+)
 @style()
-def draw_shifts(**runs: xr.Dataset) -> Canvas:
+def shifts(**runs: xr.Dataset) -> Canvas:
     """Relative test errors under shifts, and the error on infinite prompts, against N."""
     figure, axes = panels(1, 2, (3.0, 2.5))
     shifts, floor = axes[0]
@@ -175,14 +238,14 @@ def draw_shifts(**runs: xr.Dataset) -> Canvas:
     sizes = np.array([float(setting(run, "N")) for run in grid])
     for name in SHIFTS:
         label, color, marker = SHIFT[name]
-        points(shifts, list(sizes), [measures.error_under(name)(run) for run in grid], label, color, marker)
-    last = float(measures.error_under("none")(grid[-1]).mean())
+        points(shifts, list(sizes), [error_under(name)(run) for run in grid], label, color, marker)
+    last = float(error_under("none")(grid[-1]).mean())
     shifts.plot(sizes, last / 2 * sizes[-1] / sizes, color=GREY, ls=DASHED, lw=0.9, label="slope $-1$")
     level = (setting(grid[0], "c") ** 2 - 1) ** 2
     shifts.axhline(level, color=GREY, ls=DOTTED, lw=0.9, label="$(c^2-1)^2$")
     shifts.set(xscale="log", yscale="log", xlabel="$N = M$", title="error over the labels' variance")
-    points(floor, list(sizes), [measures.floor(run) for run in grid], "trained at $N$", PURPLE)
-    law = float(measures.floor(grid[-1]).mean()) * (sizes[-1] / sizes) ** 2
+    points(floor, list(sizes), [error_floor(run) for run in grid], "trained at $N$", PURPLE)
+    law = float(error_floor(grid[-1]).mean()) * (sizes[-1] / sizes) ** 2
     floor.plot(sizes, law, color=BLACK, ls=DASHED, lw=0.9, label="slope $-2$")
     floor.set(xscale="log", yscale="log", xlabel="$N$", title=r"squared error, $M = \infty$")
     legend(figure, columns=5)
@@ -192,12 +255,25 @@ def draw_shifts(**runs: xr.Dataset) -> Canvas:
 # ---------------------------------------------------------------- matrices
 
 
+def matrices_along(run: xr.Dataset) -> Movie:
+    """W_PV and W_KQ of the first seed."""
+    own = run.isel(seed=0)
+    return Movie({name: own[name].transpose("step", "row", "column") for name in ("W_PV", "W_KQ")})
+
+
+@figure(
+    "W_KQ of the first seed from the start, over the end of the plateau, to its limit. The last row and "
+    "column stay zero.",
+    runs={"run": MATRICES},
+    claims=("parameters_stay_in_block_form",),
+    moving=matrices_along,
+)
 @style()
-def draw_matrices(run: xr.Dataset) -> Canvas:
+def matrices(run: xr.Dataset) -> Canvas:
     """W_KQ of the first seed at four times, and its limit."""
     own = run.isel(seed=0)
     steps, hit = run["step"].values, float(own["hit"].isel(step=-1))
-    end = float(measures.crossing(run["excess_loss"], 1e-6 * run["excess_loss"].isel(step=0).values)[0])
+    end = float(crossing(run["excess_loss"], 1e-6 * run["excess_loss"].isel(step=0).values)[0])
     met, done = (t if 0 < t < steps[-1] else float(steps[-1]) for t in (hit, end))
     moments = sorted({0, *(int(np.searchsorted(steps, t)) for t in (met, (met * done) ** 0.5, steps[-1]))})
     figure, axes = panels(1, len(moments) + 1, (1.6, 1.9))
@@ -212,72 +288,3 @@ def draw_matrices(run: xr.Dataset) -> Canvas:
         ax.spines[:].set_visible(True)
     figure.colorbar(axes[0, -1].images[0], ax=axes, shrink=0.7, aspect=20, label="entry of $W^{KQ}$")
     return figure
-
-
-def matrices_along(run: xr.Dataset) -> Movie:
-    """W_PV and W_KQ of the first seed."""
-    own = run.isel(seed=0)
-    return Movie({name: own[name].transpose("step", "row", "column") for name in ("W_PV", "W_KQ")})
-
-
-FIGURES = (
-    Figure(
-        "training",
-        "Gradient flow, every seed (a random Theta each): the loss above the least of all weights, with the "
-        "decay that the least curvature at the limit gives (dashed); the distances of both matrices from "
-        "Theorem 4.1's limit; u; and what the flow keeps at zero. Zeros are on the axis; curves end where "
-        "the solver's error is.",
-        draw_training,
-        claims=(
-            "flow_converges_to_the_limit", "loss_reaches_its_minimum", "parameters_stay_in_block_form",
-            "balance_is_kept", "convergence_is_exponential", "rate_is_the_least_curvature",
-        ),
-    ),
-    Figure(
-        "starts",
-        "Starts of other scales and signs, and in all blocks: the loss above its least, where every seed "
-        "ends, and how long the plateau near zero lasts. Scales beyond the theorem's bound converge too; "
-        "Gaussian weights in all blocks may end at other local minima.",
-        draw_starts,
-        runs={**STARTS, **SCALES.runs},
-        claims=(
-            "large_start_converges_too", "plateau_lasts_log_1_over_s", "no_weights_do_better",
-            "every_start_reaches_the_minimum",
-        ),
-    ),
-    Figure(
-        "test_length",
-        "The trained network on drawn test prompts of M points, mean and 95 % interval over seeds, against "
-        "Theorem 4.2 and its two parts.",
-        draw_test_length,
-        runs={"run": DRAWN},
-        claims=("error_against_test_length", "error_falls_like_1_over_M"),
-    ),
-    Figure(
-        "shifts",
-        "Left: test error over the labels' variance, trained and tested at N = M points, under shifts of the "
-        "task, of the query, and of the inputs (c times as large). Right: the error on infinite prompts.",
-        draw_shifts,
-        runs=GRID.runs,
-        claims=(
-            "floor_falls_like_1_over_N2", "task_shift_is_harmless", "query_shift_is_harmless",
-            "covariate_shift_fails",
-        ),
-    ),
-    Figure(
-        "matrices",
-        "W_KQ of the first seed from the start, over the end of the plateau, to its limit. The last row and "
-        "column stay zero.",
-        draw_matrices,
-        runs={"run": MATRICES},
-        claims=("parameters_stay_in_block_form",),
-        moving=matrices_along,
-    ),
-    Figure(
-        "algorithms",
-        "Gradient flow beside descent on fresh prompts, whose noise leaves the block form.",
-        draw_algorithms,
-        runs={"flow": {}, "online": ONLINE},
-        claims=("parameters_stay_in_block_form",),
-    ),
-)  # fmt: skip

@@ -61,7 +61,7 @@ def as_latex(sections: Sequence[Section]) -> str:
         r"\endhead",
     ]
     for section in sections:
-        title = f"{section.paper.about.title} ({section.preset_name}, {section.seeds} seeds)"
+        title = f"{section.paper.title} ({section.preset_name}, {section.seeds} seeds)"
         lines.append(rf"\multicolumn{{5}}{{l}}{{\emph{{{escaped(title)}}}}} \\")
         lines += [_row(verdict) for verdict in section.verdicts]
         lines.append(r"\addlinespace")
