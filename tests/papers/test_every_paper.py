@@ -3,6 +3,7 @@
 import inspect
 import io
 import json
+import os
 from pathlib import Path
 
 import matplotlib.figure
@@ -22,7 +23,8 @@ from descentlab.running import _experiments as experiment
 from descentlab.showing.report.interactive import plot
 from descentlab.store import Store
 
-PAPERS = [paper.load(name) for name in paper.names()]
+ONLY = os.environ.get("DESCENTLAB_ONLY")
+PAPERS = [paper.load(name) for name in ([ONLY] if ONLY else paper.names())]
 SEEDS = 6
 RECORDED = Path(__file__).parent / "recorded"
 TINY = [(p, name) for p in PAPERS for name in p.presets if name == "tiny" or name.endswith("_tiny")]
