@@ -24,7 +24,7 @@ from descentlab.showing.report.interactive import plot
 from descentlab.store import Store
 
 ONLY = os.environ.get("DESCENTLAB_ONLY")
-PAPERS = [paper.load(name) for name in ([ONLY] if ONLY else paper.names())]
+PAPERS = [paper.load(name) for name in (ONLY.split(",") if ONLY else paper.names())]
 SEEDS = 6
 RECORDED = Path(__file__).parent / "recorded"
 TINY = [(p, name) for p in PAPERS for name in p.presets if name == "tiny" or name.endswith("_tiny")]

@@ -1,5 +1,6 @@
 """The scaffold: what `descentlab new` writes runs, is judged for real, and is a paper like any other."""
 
+import ast
 import json
 import os
 import re
@@ -13,8 +14,8 @@ import descentlab.papers
 from descentlab import scaffold
 from descentlab.cli import main
 from descentlab.errors import PaperError, SettingError
-from descentlab.papers import OWN
 from descentlab.papers import _registry as paper
+from descentlab.places import OWN_PAPERS as OWN
 
 ROOT = Path(__file__).parents[2]
 
@@ -123,5 +124,18 @@ def test_a_module_that_is_no_paper_says_what_it_lacks(tmp_path: Path, monkeypatc
     monkeypatch.setattr(descentlab.papers, "__path__", [*descentlab.papers.__path__, str(tmp_path)])
     assert "not_yet" in paper.names()
     assert "_shared" not in paper.names()
-    with pytest.raises(PaperError, match=r"not_yet.py\) lacks Preset, PRESETS, make_task"):
+    with pytest.raises(PaperError, match=r"not_yet.py\) lacks PAPER = Paper\(...\)"):
         paper.load("not_yet")
+
+
+def test_a_quadratic_takes_eighty_lines_and_twelve_names(project: Path):
+    source = ROOT / "tests" / "own_papers" / "quadratic.py"
+    text = source.read_text()
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert len(text.splitlines()) <= 80
+    assert sum(len(node.names) for node in nodes) <= 12
+    judged = command(
+        project, "descentlab", "judge", "quadratic", "tiny", "--json", DESCENTLAB_PAPERS=str(source.parent)
+    )
+    assert judged.returncode == 0, judged.stderr
+    assert [claim["outcome"] for claim in json.loads(judged.stdout)["claims"]] == ["SUPPORTED"]

@@ -19,7 +19,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
 
-from descentlab.engine._optimizers import OPTIMIZERS
+import optax
+
+from descentlab.engine._optimizers import OPTIMIZERS, optimizer
 from descentlab.errors import SettingError
 
 Number = int | float
@@ -227,3 +229,7 @@ class Training(Settings):
     eta: float = parameter("step size", default=0.01, above=0)
     steps: int = parameter("training steps", default=10_000, low=1, high=10**12)
     precision: int = parameter("bits of a floating-point number", default=64, choices=(32, 64))
+
+    def rule(self, **further: Any) -> optax.GradientTransformation:
+        """The update rule that the fields name; `further` are arguments of `optimizer`."""
+        return optimizer(self.optimizer, self.eta, lam=self.lam, **further)

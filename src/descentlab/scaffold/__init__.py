@@ -9,13 +9,14 @@ from importlib import resources
 from pathlib import Path
 
 from descentlab.errors import SettingError
-from descentlab.papers import OWN, names
+from descentlab.papers import names
+from descentlab.places import OWN_PAPERS
 from descentlab.store import replace, writing
 
 RESERVED = ("atlas",)  # `descentlab reproduce` takes it beside names of papers
 # Where papers and their tests are, in a checkout of descentlab and in any other project.
 CHECKOUT = (Path("src/descentlab/papers"), Path("tests/papers"))
-PROJECT = (Path(OWN), Path("tests"))
+PROJECT = (Path(OWN_PAPERS), Path("tests"))
 
 
 def write(name: str, project: Path) -> list[Path]:
@@ -65,6 +66,6 @@ def check(name: str) -> None:
 
 def _template(file: str, name: str) -> str:
     text = (resources.files("descentlab.scaffold") / file).read_text(encoding="utf-8")
-    return text.replace("descentlab.scaffold import your_paper", f"descentlab.papers import {name}").replace(
+    return text.replace("descentlab.scaffold.your_paper", f"descentlab.papers.{name}").replace(
         "your_paper", name
     )

@@ -24,7 +24,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import xarray as xr
 from jaxtyping import Array, Float, Key, ScalarLike
 from matplotlib.figure import Figure as Canvas
@@ -33,37 +32,47 @@ from descentlab.drawing import BLUE, VERMILION, band, legend, panels, style
 from descentlab.engine import (
     Dynamics,
     Probe,
-    Settings,
+    Training,
     descent,
     float_dtype,
-    log_spaced,
     online,
     parameter,
     population,
     preset,
+    probe,
 )
-from descentlab.judging import Assumption, Claim, Estimate, Interval, Mutant, is_one_of, mean, trajectories
-from descentlab.papers import About, Deviation, Figure
+from descentlab.judging import (
+    Assumption,
+    Estimate,
+    at_most,
+    data_mutant,
+    is_one_of,
+    mean,
+    mutant,
+    theorem,
+    trajectories,
+)
+from descentlab.papers import Deviation, Experiment, Paper, figure
 
 # ---------------------------------------------------------------- presets
-# A field for every letter that one may want to change, with its meaning and the values it takes. What the
-# theorem assumes is a field wherever it can be dropped: here exact gradients (`algorithm`) and clean labels.
+# A field for every letter that a reader may want to change, with its meaning and the values it takes. What
+# the theorem assumes is a field wherever it can be dropped: here exact gradients (`algorithm`), clean labels.
+# `Training` has the fields optimizer, lam, eta, steps and precision; other defaults are plain assignments.
 
 
 @preset
-class Preset(Settings):
+class Preset(Training):
     """Linear regression by gradient descent."""
 
     d: int = parameter("numbers of an input", default=10, low=2, high=10_000)
     mu: float = parameter("smallest eigenvalue; the largest is 1", default=0.1, above=0, below=1)
-    eta: float = parameter("step size", default=0.5, above=0)
     noise: float = parameter("standard deviation of the label noise", default=0.0, low=0)
     algorithm: str = parameter(
         "gradients: exact, or of a fresh batch a step", default="exact", choices=("exact", "online")
     )
     batch: int = parameter("samples of a batch", default=32, low=1, high=1_000_000)
-    steps: int = parameter("training steps", default=400, low=1, high=1_000_000)
-    precision: int = parameter("bits of a floating-point number", default=64, choices=(32, 64))
+    eta = 0.5
+    steps = 400
 
     @property
     def rate(self) -> ScalarLike:
@@ -78,11 +87,6 @@ PRESETS = {
     "quick": Preset(),
     "paper": Preset(d=100, mu=0.02, steps=2000),
 }
-
-
-def records(p: Preset) -> np.ndarray:
-    """The steps at which a run is recorded."""
-    return log_spaced(p.steps)
 
 
 # ---------------------------------------------------------------- task
@@ -153,25 +157,39 @@ def dynamics(task: Task, p: Preset) -> Dynamics:
         objective = population(lambda w: excess_loss(w, task), lambda w: gradient(w, task))
     else:
         objective = online(lambda key: sample(key, task, p.batch), batch_loss)
-    return descent(lambda key: jnp.zeros_like(task.w_star), objective, optax.sgd(p.eta))
+    return descent(lambda key: jnp.zeros_like(task.w_star), objective, p.rule())
 
 
 # ---------------------------------------------------------------- probes
 # What claims and figures read, recorded along the run; `once` at its end.
 
-
-def probes(p: Preset) -> dict[str, Probe]:
-    """The excess loss, and the rate in the theorem's bound."""
-    return {
-        "excess_loss": Probe(lambda task, p, state: excess_loss(state.params, task), "L(w) - L(w*)"),
-        "rate": Probe(lambda task, p, state: jnp.asarray(p.rate), "(1 - eta mu)^2", once=True),
-    }
+PROBES = {
+    "excess_loss": probe(excess_loss, "L(w) - L(w*)"),
+    "rate": Probe(lambda task, p, state: jnp.asarray(p.rate), "(1 - eta mu)^2", once=True),
+}
 
 
-# ---------------------------------------------------------------- claims
-# A statement, how it is measured on recorded runs, and the interval that it predicts. A measure gives one
-# number per seed to an estimate (estimate.py, law.py), which knows its interval. Every claim has a mutant
-# that it must refute: a claim that nothing can refute is decoration.
+# ---------------------------------------------------------------- theorems
+# Where statements stand and what they assume; then claim after claim, each one function: its name says what
+# holds, its docstring is the statement, its body measures it on recorded runs. Every claim has a mutant that
+# it must refute: a claim that nothing can refute is decoration.
+
+main = theorem(
+    "Theorem 1",
+    bound="upper",
+    assumes=(
+        is_one_of("algorithm", "exact"),
+        is_one_of("optimizer", "gd"),
+        Assumption("eta <= 1", lambda p: p.eta <= 1, lambda p: p.eta),
+        # Where w* and w agree to the last digit, the loss is rounding.
+        Assumption(
+            "the bound stays above rounding",
+            lambda p: p.rate**p.steps > np.finfo(float_dtype(p.precision)).eps ** 1.5,
+            lambda p: p.rate**p.steps,
+        ),
+    ),
+    presets=("tiny", "quick", "paper"),
+)
 
 
 def bound(run: xr.Dataset) -> xr.DataArray:
@@ -179,46 +197,31 @@ def bound(run: xr.Dataset) -> xr.DataArray:
     return run["rate"] ** run["step"] * run["excess_loss"].isel(step=0)
 
 
-def above_the_bound(run: xr.Dataset) -> Estimate:
-    """How far the excess loss rises above its bound at t >= 1: the largest logarithm of their ratio."""
-    ratio = (trajectories(run["excess_loss"]) / bound(run)).isel(step=slice(1, None))
-    steps = ratio["step"].values
-    return mean(np.log(ratio.max("step")), range={"step": (steps[0], steps[-1])})
-
-
-CLAIMS = (
-    Claim(
-        "excess_loss_stays_below_its_bound",
-        "Theorem 1",
-        "With exact gradients and eta <= 1, the excess loss stays below (1 - eta mu)^{2t} of its start.",
-        above_the_bound,
-        Interval(high=0.0),
-        assumes=(
-            is_one_of("algorithm", "exact"),
-            Assumption("eta <= 1", lambda p: p.eta <= 1, lambda p: p.eta),
-            # Where w* and w agree to the last digit, the loss is rounding.
-            Assumption(
-                "the bound stays above rounding",
-                lambda p: p.rate**p.steps > np.finfo(float_dtype(p.precision)).eps ** 1.5,
-                lambda p: p.rate**p.steps,
-            ),
-        ),
-        mutants=(
-            Mutant("noisy labels in fresh batches", {"algorithm": "online", "noise": 1.0}),
-            Mutant(
-                "a bound of twice the rate",
-                alter=lambda runs: {k: v.assign(rate=v["rate"] ** 2) for k, v in runs.items()},
-            ),
-        ),
-        presets=("tiny", "quick", "paper"),
-        margin="None: the inequality has no constants that are not given.",
+@main.claim(
+    predicts=at_most(0.0),
+    margin="None: the inequality has no constants that are not given.",
+    mutants=(
+        mutant("noisy labels in fresh batches", algorithm="online", noise=1.0),
+        data_mutant("a bound of twice the rate", lambda run: run.assign(rate=run["rate"] ** 2)),
     ),
 )
+def excess_loss_stays_below_its_bound(run: xr.Dataset) -> Estimate:
+    """With exact gradients and eta <= 1, the excess loss stays below (1 - eta mu)^{2t} of its start.
+
+    Measured: the largest logarithm of the excess loss over its bound, at t >= 1.
+    """
+    ratio = (trajectories(run["excess_loss"]) / bound(run)).isel(step=slice(1, None))
+    return mean(np.log(ratio.max("step")))
+
 
 # ---------------------------------------------------------------- figures
 # Pure functions of stored runs. Each names the claims that it shows; every claim is shown by one.
 
 
+@figure(
+    "The excess loss and its bound over all seeds: below it, and parallel in the end.",
+    claims=("excess_loss_stays_below_its_bound",),
+)
 @style()
 def figure_1(run: xr.Dataset) -> Canvas:
     """The excess loss along training, and what the theorem says of it."""
@@ -230,25 +233,15 @@ def figure_1(run: xr.Dataset) -> Canvas:
     return figure
 
 
-FIGURES = (
-    Figure(
-        "figure_1",
-        "The excess loss and its bound over all seeds: below it, and parallel in the end.",
-        figure_1,
-        claims=("excess_loss_stays_below_its_bound",),
-    ),
-)
-
 # ---------------------------------------------------------------- the paper
 # Where the module departs from the paper or fills a gap, each with its reason. There is always one: sizes.
 
-DEVIATIONS = (
-    Deviation("sizes", "The theorem holds for all sizes; those of the presets are ours."),
-    Deviation("start", "Descent starts from zero; the theorem takes any start."),
-)
-
-PAPER = About(
-    title="Gradient Descent on Linear Regression Converges Linearly",
-    citation="Textbook; put authors, venue and year here",
-    loss="excess_loss",
+PAPER = Paper(
+    "Gradient Descent on Linear Regression Converges Linearly",
+    "Textbook; put authors, venue and year here",
+    Experiment(PRESETS, make_task, dynamics, PROBES, loss="excess_loss"),
+    deviations=(
+        Deviation("sizes", "The theorem holds for all sizes; those of the presets are ours."),
+        Deviation("start", "Descent starts from zero; the theorem takes any start."),
+    ),
 )

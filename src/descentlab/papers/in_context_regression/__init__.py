@@ -50,7 +50,6 @@ from descentlab.engine import (
     largest_divisor,
     log_spaced,
     online,
-    optimizer,
     parameter,
     population,
     preset,
@@ -336,7 +335,7 @@ def dynamics(task: Task, p: Preset) -> Dynamics:
         return flow(
             begin, jax.grad(exact), p.eta, event=lambda w: half_way(w, task.law), rtol=1e-10, atol=1e-13
         )
-    rule = optimizer(p.optimizer, p.eta, lam=p.lam, sparse=("W_KQ",))
+    rule = p.rule(sparse=("W_KQ",))
     if p.algorithm == "descent":
         return descent(begin, population(exact), rule)
     return descent(begin, online(lambda key: sample(key, task, p.batch), batch_loss), rule)
