@@ -133,5 +133,4 @@ PAPER = Paper(
         carried=carried,
         readings={"progress": progress},
     ),
-    crossings=CROSSINGS,
 )

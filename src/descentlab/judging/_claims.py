@@ -17,6 +17,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import xarray as xr
@@ -94,6 +95,8 @@ class Claim:
     bound: str = "two-sided"
     quote: str = ""
     link: str = ""
+    # Claims of a paper stand in the order in which they were made.
+    made: int = field(default_factory=count().__next__, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():

@@ -1,8 +1,8 @@
 """The contract of a paper: what its module declares, as typed objects with defaults.
 
 A paper is a module or a package of `descentlab.papers`. Its `PAPER = Paper(...)` says what it is and what is
-trained in it. Its theorems (with their claims), figures, tables and studies are found by their types: in the
-module itself, and in its `theorems` and `figures` where it is a package. What a paper does not have, it need
+trained in it. Its theorems (with their claims), figures, tables, studies and crossings are found by their
+types: in the module itself, and in its `theorems` and `figures` where it is a package. What a paper does not have, it need
 not declare.
 
 An experiment with a setting of its own, such as one on real data, is a branch: a module inside the paper's
@@ -168,7 +168,6 @@ class Paper:
     deviations: tuple[Deviation, ...] = ()
     branches: tuple[str, ...] = ()
     along_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    crossings: tuple[Crossing, ...] = ()
     link: str = ""
     # What the registry fills in.
     name: str = ""
@@ -177,6 +176,7 @@ class Paper:
     claims: tuple[Claim, ...] = ()
     figures: tuple[Figure | Table, ...] = ()
     studies: Mapping[str, Study] = field(default_factory=dict)
+    crossings: tuple[Crossing, ...] = ()
 
     def _repr_html_(self) -> str:
         main = [name for name in self.presets if not name.endswith("tiny")]

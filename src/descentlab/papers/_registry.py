@@ -11,8 +11,9 @@ from typing import Any
 
 import descentlab.papers
 from descentlab.errors import PaperError
-from descentlab.judging import Theorem
+from descentlab.judging import Claim, Theorem
 from descentlab.papers._contract import Experiment, Figure, Paper, Study, Table
+from descentlab.papers._crossings import Crossing
 
 PARTS = ("theorems", "figures")  # of a package; a paper in one file has all in it
 
@@ -32,18 +33,20 @@ def load(name: str) -> Paper:
         module = importlib.import_module(f"descentlab.papers.{name}")
         declared = _declared(module, "PAPER", Paper)
         branches = [importlib.import_module(f"{module.__name__}.{branch}") for branch in declared.branches]
-        found = [one for part in (module, *branches) for source in _sources(part) for one in _found(source)]
+        sources = [source for part in (module, *branches) for source in _sources(part)]
     except PaperError:
         raise
     except Exception as error:
         raise PaperError(f"paper {name} cannot be imported: {type(error).__name__}: {error}") from error
-    found = list({id(one): one for one in found}.values())  # one module may import what another defines
+    # One module may import what another defines.
+    found = list({id(one): one for source in sources for one in _found(source)}.values())
     return replace(
         declared, name=name, module=module,
         experiments=(declared.experiment, *(_declared(part, "EXPERIMENT", Experiment) for part in branches)),
-        claims=tuple(claim for one in found if isinstance(one, Theorem) for claim in one.claims),
+        claims=tuple(one for one in found if isinstance(one, Claim)),
         figures=tuple(one for one in found if isinstance(one, Figure | Table)),
         studies={one.name: one for one in found if isinstance(one, Study)},
+        crossings=tuple(one for one in found if isinstance(one, Crossing)),
     )  # fmt: skip
 
 
@@ -63,9 +66,11 @@ def _sources(module: ModuleType) -> Iterator[ModuleType]:
             yield importlib.import_module(f"{module.__name__}.{part}")
 
 
-def _found(module: ModuleType) -> Iterator[Theorem | Figure | Table | Study]:
-    """The theorems, figures, tables and studies of a module, in its order, single or in tuples."""
-    for value in vars(module).values():
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, Theorem | Figure | Table | Study):
-                yield one
+def _found(module: ModuleType) -> Iterator[Claim | Figure | Table | Study | Crossing]:
+    """The claims of a module's theorems in the order in which they were made, and its figures and so on."""
+    values = [
+        one for value in vars(module).values() for one in (value if isinstance(value, tuple) else (value,))
+    ]
+    theorems = [one for one in values if isinstance(one, Theorem)]
+    yield from sorted((claim for one in theorems for claim in one.claims), key=lambda claim: claim.made)
+    yield from (one for one in values if isinstance(one, Figure | Table | Study | Crossing))

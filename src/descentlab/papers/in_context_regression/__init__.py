@@ -555,5 +555,4 @@ PAPER = Paper(
     "Zhang, Frei, Bartlett. Journal of Machine Learning Research 25(49), 2024.",
     Experiment(PRESETS, make_task, dynamics, probes, records=records, carried=carried),
     deviations=DEVIATIONS,
-    crossings=(CROSSING,),
 )
