@@ -2,8 +2,8 @@
 
 A paper is a module or a package of `descentlab.papers`. Its `PAPER = Paper(...)` says what it is and what is
 trained in it. Its theorems (with their claims), figures, tables, studies and crossings are found by their
-types: in the module itself, and in its `theorems` and `figures` where it is a package. What a paper does not have, it need
-not declare.
+types: in the module itself, and in its `theorems` and `figures` where it is a package. What a paper does not
+have, it need not declare.
 
 An experiment with a setting of its own, such as one on real data, is a branch: a module inside the paper's
 with `EXPERIMENT = Experiment(...)`, whose theorems and figures are found in the same way. `Paper.branches`
