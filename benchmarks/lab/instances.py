@@ -16,7 +16,7 @@ from descentlab.papers import (
 )
 from descentlab.papers.attention_kernels import transformer
 from descentlab.papers.decision_lists import sequences
-from descentlab.papers.sparse_bigrams import noise
+from descentlab.papers.sparse_bigrams import noise, tokens
 
 Arrays = dict[str, Any]
 
@@ -75,7 +75,7 @@ def bigrams(p: sparse_bigrams.Preset) -> tuple[sparse_bigrams.Task, Arrays]:
 def bigrams_with_batches(p: sparse_bigrams.Preset, steps: int) -> Arrays:
     """A ground truth, and tokens, triggers and next tokens."""
     task, arrays = bigrams(p)
-    drawn = [sparse_bigrams.sample(of_step(t), task, p.batch, p.T, uniform=True) for t in range(steps)]
+    drawn = [tokens.sample(of_step(t), task, p.batch, p.T, uniform=True) for t in range(steps)]
     given = {name: np.stack([np.asarray(getattr(batch, name)) for batch in drawn]) for name in "xko"}
     return arrays | {"batch": p.batch} | given
 

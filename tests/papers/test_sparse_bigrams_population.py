@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 from descentlab.papers import sparse_bigrams as sb
-from descentlab.papers.sparse_bigrams import model, noise, population
+from descentlab.papers.sparse_bigrams import noise, population
+from descentlab.papers.sparse_bigrams import tokens as model
 
 KEY = jax.random.key(23)
 ALPHA = 1e-6
@@ -26,7 +27,7 @@ loss_of, expected = jax.jit(sb.population_loss), jax.jit(population.expected)
 signals, distances = jax.jit(population.signals), jax.jit(population.distances)
 from_line = jax.jit(population.from_line, static_argnames="T")
 line_gradient = jax.jit(population.line_gradient, static_argnames="T")
-sampled = jax.jit(sb.sample, static_argnums=(2, 3, 4))
+sampled = jax.jit(model.sample, static_argnums=(2, 3, 4))
 
 
 @functools.cache
@@ -107,8 +108,10 @@ def test_batch_losses_have_the_population_loss_as_mean(law: str):
 
     @jax.jit
     def losses(key: Any) -> Any:
-        batch = sb.sample(key, task, 40_000, T, uniform=law == "uniform")
-        one = jax.vmap(lambda x, k, o: sb.batch_loss(sb.Params(V, A), sb.Batch(x[None], k[None], o[None]), p))
+        batch = model.sample(key, task, 40_000, T, uniform=law == "uniform")
+        one = jax.vmap(
+            lambda x, k, o: model.batch_loss(sb.Params(V, A), model.Batch(x[None], k[None], o[None]), p)
+        )
         return one(*batch)
 
     assert_means(losses(KEY), loss_of(V, A, task))
@@ -185,10 +188,10 @@ def test_projection_keeps_sums_and_projects_once(law: str):
 @functools.partial(jax.jit, static_argnums=(4, 5))
 def sample_gradients(key: Any, V: Any, A: Any, task: sb.Task, count: int, uniform: bool) -> sb.Params:
     """The preconditioned, projected gradient of each of many samples."""
-    batch = sb.sample(key, task, count, T, uniform)
+    batch = model.sample(key, task, count, T, uniform)
 
     def one(x: Any, k: Any, o: Any) -> sb.Params:
-        alone = sb.Batch(x[None], k[None], o[None])
+        alone = model.Batch(x[None], k[None], o[None])
         return population.projected(model.summed_gradient(V, A, alone), task.mu)
 
     return jax.vmap(one)(*batch)

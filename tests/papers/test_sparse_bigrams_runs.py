@@ -13,6 +13,7 @@ from descentlab.engine._rollout import rollout
 from descentlab.papers import _registry as paper
 from descentlab.papers import sparse_bigrams as sb
 from descentlab.papers.sparse_bigrams import population
+from descentlab.papers.sparse_bigrams import tokens as model
 
 KEY = jax.random.key(29)
 ALPHA = 1e-6
@@ -109,7 +110,7 @@ def test_the_gradient_of_logits_is_that_of_the_softmax_loss(algorithm: str):
         def loss(w: sb.Params) -> Any:
             if algorithm == "population":
                 return sb.population_loss(w.V, jax.nn.softmax(w.A, axis=1), task)
-            return sb.batch_loss(w, sb.sample(key, task, p.batch, p.T), p)
+            return model.batch_loss(w, model.sample(key, task, p.batch, p.T), p)
 
         return task, sb.objective(task, p).gradient(w, key), jax.grad(loss)(w)
 
@@ -312,7 +313,9 @@ def test_sgd_takes_plain_steps_on_fresh_batches():
     p = SMALL.replace(algorithm="sgd", refit=False, start="line")
     task, states, _ = path(p)
     own = jax.tree.map(jnp.asarray, task)
-    slope = jax.jit(lambda w, key: jax.grad(sb.batch_loss)(w, sb.sample(key, own, p.batch, p.T, True), p))
+    slope = jax.jit(
+        lambda w, key: jax.grad(model.batch_loss)(w, model.sample(key, own, p.batch, p.T, True), p)
+    )
     w, mu = sb.Params(*(x[0] for x in states.params)), task.mu
     for key in jax.random.split(KEY, p.steps):
         g = slope(sb.Params(*map(jnp.asarray, w)), key)

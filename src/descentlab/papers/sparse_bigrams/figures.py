@@ -1,4 +1,4 @@
-"""The paper's figures, and those that the laboratory adds, as functions of stored runs.
+"""The paper's figures, and those that the laboratory adds, as functions of stored theorems.
 
 Matrices are those of the first seed, all else is of the seeds whose stage 1 ends, or of all if none does.
 Blue is the proximal method, vermilion SGD, black the population process.
@@ -26,13 +26,13 @@ from descentlab.drawing import (
     legend,
     panels,
     style,
+    threads,
+    time_marks,
 )
-from descentlab.drawing import _marks as plot
 from descentlab.judging import Broken, setting
-from descentlab.papers import Figure, Table
-from descentlab.papers.sparse_bigrams import measures, runs
-from descentlab.papers.sparse_bigrams.claims import OVER_SIZES
-from descentlab.papers.sparse_bigrams.measures import final_errors, good, part
+from descentlab.papers import Study, figure, sparse_bigrams, table
+from descentlab.papers.sparse_bigrams import theorems
+from descentlab.papers.sparse_bigrams.theorems import OVER_SIZES, final_errors, good, part
 
 Data: TypeAlias = xr.Dataset
 Samples: TypeAlias = list[np.ndarray]
@@ -41,6 +41,20 @@ BEHIND: dict[str, Any] = {"color": GREY, "zorder": 0}
 LARGE_STEP, PROXIMAL = ("SGD, large step", VERMILION, DASHED), ("proximal", BLUE, "-")
 SIGNALS = {"a_V": "$a_V$", "a_A": "$a_A$", "Delta_V": r"$|\Delta_V|_\mu$", "Delta_A": r"$|\Delta_A|_\mu$"}
 NO_DISTANCE = 1e-12  # what is below is rounding
+TITLES = {"one_T": "stage 1", "two_T": r"stage 2, noise < $\lambda$", "cheapest_T": "cheapest stage 2"}
+# With their panels.
+STAGES = {
+    "one_T": (theorems.STAGE_ONE_IN_T, 0, "stage 1", VERMILION, "s"),
+    "two_T": (theorems.STAGE_TWO_IN_T, 0, r"stage 2, noise below $\lambda$", PURPLE, "^"),
+    "cheapest_T": (theorems.CHEAPEST_IN_T, 0, "stage 2, cheapest batch", BLUE, "o"),
+    "two_N": (theorems.STAGE_TWO_IN_N, 1, "stage 2", BLUE, "o"),
+    "two_Q": (theorems.STAGE_TWO_IN_Q, 2, "stage 2", BLUE, "o"),
+    "two_accuracy": (theorems.ACCURACY, 3, "stage 2 and last stage", GREEN, "D"),
+}
+FOUR = {
+    "proximal": theorems.PROXIMAL, "sgd": theorems.SGD, "sgd_rounded": theorems.SGD_ROUNDED,
+    "small_step": theorems.SMALL_STEP,
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------- seeds, stages and marks
@@ -56,7 +70,7 @@ def mark_end(ax: Axes, run: Data, stage: int, label: str = "") -> None:
     """The end of a stage, where it has one: the median, named above the panel, and the range of seeds."""
     ends = run["final_began"].values[:, stage : stage + 1]
     if ends.size and ends.min() >= 0:
-        plot.time_marks(ax, {label: float(np.median(ends))}, labels=bool(label))
+        time_marks(ax, {label: float(np.median(ends))}, labels=bool(label))
         ax.axvspan(ends.min(), ends.max(), alpha=0.15, lw=0, **BEHIND)
 
 
@@ -73,7 +87,7 @@ def since_stage_one(run: Data, series: xr.DataArray) -> xr.DataArray:
 def time_axes(axes: np.ndarray, words: str) -> None:
     """Time from the end of stage 1 on, named under the last row of panels."""
     for ax in axes.ravel():
-        plot.time_marks(ax, {"": 0.0})
+        time_marks(ax, {"": 0.0})
         ax.set_xlabel(words if ax in axes[-1] else "")
 
 
@@ -112,8 +126,21 @@ def log_axes(ax: Axes, ticks: Sequence[Any] = ()) -> None:
 # ---------------------------------------------------------------- one task
 
 
+@figure(
+    "Distance to the ground truth: the proximal method, and SGD with its step (large) or a tenth of it "
+    "(small) after stage 1, all on as many samples. In the end A is rounded, that is, thresholded and "
+    "normalised, and then V trained alone; dotted: SGD granted the same. Stars: the end after rounding; "
+    "of the small step only A is rounded. Medians over seeds and their range. Figure 1.",
+    runs=FOUR,
+    claims=(
+        "proximal_recovers",
+        "sgd_fails_with_large_step",
+        "sgd_is_slow_with_small_step",
+        "sgd_fails_even_after_rounding",
+    ),
+)
 @style()
-def draw_convergence(proximal: Data, sgd: Data, small_step: Data, sgd_rounded: Data) -> Canvas:
+def figure_1(proximal: Data, sgd: Data, small_step: Data, sgd_rounded: Data) -> Canvas:
     """|V - P| and |A - Q| over steps, and after rounding."""
     figure, axes = panels(1, 2, (3.6, 2.5))
     proximal, sgd, small_step, sgd_rounded = (good(one) for one in (proximal, sgd, small_step, sgd_rounded))
@@ -149,8 +176,15 @@ def matrices(run: Data) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {"truth": (Q, first["P"].values), setting(run, "attention"): (A, first["final_params_V"].values)}
 
 
+@figure(
+    "Softmax and linear attention at T = 50, N = 10, Q = 2: the truth Q and P, and A and V after "
+    "training, first seed, all on the same scale of colours. Right: the population loss above that of "
+    "the truth, a line a seed. Figure 2.",
+    runs={"softmax": theorems.SOFTMAX, "linear": theorems.LINEAR},
+    claims=("softmax_matches_linear",),
+)
 @style()
-def draw_softmax(softmax: Data, linear: Data) -> Canvas:
+def figure_2(softmax: Data, linear: Data) -> Canvas:
     """A and V of the first seed beside Q and P, and the losses of all seeds."""
     figure = Canvas(figsize=(7.6, 2.75), layout="constrained")
     grid = figure.add_gridspec(3, 3, width_ratios=(3.3, 0.95, 2.1))
@@ -171,14 +205,33 @@ def draw_softmax(softmax: Data, linear: Data) -> Canvas:
     ax.set_yscale("log")
     for run, label, color, line in ((linear, "linear", BLUE, "-"), (softmax, "softmax", VERMILION, DASHED)):
         loss = run["excess_loss"].transpose("seed", "step").values
-        plot.threads(ax, run["step"].values, loss, color, label=label, linestyle=line, linewidth=0.7)
+        threads(ax, run["step"].values, loss, color, label=label, linestyle=line, linewidth=0.7)
     ax.set(xlabel="step", title="loss above that of the truth", xlim=(0, float(linear["step"].values[-1])))
     ax.legend()
     return figure
 
 
+@figure(
+    "Signals a_V and a_A, coordinates of V and A on the line from the start to the truth, and distances "
+    "Delta_V and Delta_A from it, until A is rounded. Medians over seeds and their range; time counts "
+    "from the end of a seed's stage 1. Top right: above the dotted line noise outweighs signal in A. "
+    "Bottom right: population descent of all weights against that of two numbers, differences of signals "
+    "and distances over lengths, the largest of all seeds; dotted: what the claim allows. Figure 3.",
+    runs={
+        "sgd": theorems.SGD,
+        "proximal": theorems.PROXIMAL,
+        "population": theorems.POPULATION,
+        "all_weights": theorems.ALL_WEIGHTS,
+    },
+    claims=(
+        "sgd_leaves_population",
+        "proximal_stays_near_population",
+        "value_noise_stays_small",
+        "population_stays_on_the_line",
+    ),
+)
 @style()
-def draw_signals(sgd: Data, proximal: Data, population: Data, all_weights: Data) -> Canvas:
+def figure_3(sgd: Data, proximal: Data, population: Data, all_weights: Data) -> Canvas:
     """Signals and distances from the line since the end of stage 1, and population descent off the line."""
     figure, axes = panels(2, 3, (2.5, 1.8), sharex=True)
     noisy = ((good(sgd), *LARGE_STEP), (good(proximal), *PROXIMAL))
@@ -218,8 +271,15 @@ def draw_off_line(ax: Axes, population: Data, all_weights: Data) -> None:
     ax.legend(lines, list(gaps), ncols=2, loc="upper right", borderaxespad=0, labelspacing=0.2)
 
 
+@figure(
+    "One less the cosine with the ground truth, until A is rounded: of A - 11'/T as it is, and if A were "
+    "thresholded and normalised at this step; and of V - mu1'. Medians over seeds and their range; grey: "
+    "the end of stage 1. Figure 4.",
+    runs={"proximal": theorems.PROXIMAL, "sgd": theorems.SGD},
+    claims=("normalisation_helps", "proximal_beats_sgd"),
+)
 @style()
-def draw_similarity(proximal: Data, sgd: Data) -> Canvas:
+def figure_4(proximal: Data, sgd: Data) -> Canvas:
     """One less cosines with the ground truth, of A with and without normalisation and of V."""
     figure, axes = panels(1, 3, (2.5, 2.2), sharey=True)
     sgd, proximal = good(sgd), good(proximal)
@@ -236,8 +296,24 @@ def draw_similarity(proximal: Data, sgd: Data) -> Canvas:
     return figure
 
 
+@figure(
+    "Signals and distances from the line with simulated batches, whose noise is Gaussian with the "
+    "covariance of real ones. Top: at scale, proximal steps and SGD. Middle: real against simulated "
+    "batches at these sizes, but smaller, from the line. Bottom: the same at the preset's sizes. Medians "
+    "over seeds and their range; time counts from the end of a seed's stage 1, until A is rounded. "
+    "Figure 5.",
+    runs={
+        "at_scale": theorems.AT_SCALE,
+        "sgd_at_scale": theorems.SGD_AT_SCALE,
+        "real_at_scale": theorems.REAL_AT_SCALE,
+        "same_simulated": theorems.SAME_SIMULATED,
+        "real": theorems.PROXIMAL,
+        "simulated": theorems.SIMULATED,
+    },
+    claims=("simulation_matches_minibatches", "simulation_matches_at_scale", "proximal_recovers_at_scale"),
+)
 @style()
-def draw_scale(
+def figure_5(
     at_scale: Data, sgd_at_scale: Data, real_at_scale: Data, same_simulated: Data, real: Data, simulated: Data
 ) -> Canvas:
     """Signals and distances at scale, and simulated beside real batches."""
@@ -268,7 +344,7 @@ def draw_scale(
 def exponent(name: str, data: Mapping[str, Data]) -> tuple[float, str]:
     """The exponent that a claim on sizes measures, and its interval in words; nan where it is not known."""
     try:
-        estimate = next(claim for claim in OVER_SIZES if claim.name == name).measure(**data)
+        estimate = getattr(theorems, name)(**data)
     except Broken:
         return np.nan, "unknown"
     low, high = np.round(estimate.interval(), 2) + 0.0
@@ -278,7 +354,7 @@ def exponent(name: str, data: Mapping[str, Data]) -> tuple[float, str]:
 
 def needs(of: Callable[..., np.ndarray], over: str, data: Mapping[str, Data]) -> tuple[np.ndarray, Samples]:
     """Sizes, and the samples that the runs of each need, by seed; infinite where that is not known."""
-    groups = measures.grouped(over, dict(data))
+    groups = theorems.grouped(over, dict(data))
     found = []
     for group in groups.values():
         try:
@@ -297,20 +373,29 @@ def power_law(ax: Axes, claim: str, data: Mapping[str, Data], x: Any, y: Samples
     return words
 
 
+@figure(
+    "Transfer. Left: samples of stage 1 from scratch, and of fine-tuning a pre-trained V until both "
+    "signals are one half and rounding gives the pattern, each at its cheapest batch, against T; above, "
+    "the exponent of their quotient and its 95 % interval. Right: samples of fine-tuning with the "
+    "preset's batch against the correlation of the pre-trained P^ with P. Medians over seeds and their "
+    "range; open marks leave out seeds that do not get there. Theorem 4.1.",
+    runs={"scratch": theorems.PROXIMAL, **theorems.SCRATCH_AND_TUNED, **theorems.CORRELATIONS.runs},
+    claims=("transfer_skips_stage_one",),
+)
 @style()
-def draw_transfer(scratch: Data, **data: Data) -> Canvas:
+def figure_6(scratch: Data, **data: Data) -> Canvas:
     """Samples against T from scratch and fine-tuned, and against the correlation of the pre-trained model."""
     figure, axes = panels(1, 2, (3.6, 2.5))
     (over_T, over_c), one, other = axes[0], part("scratch_", data), part("tuned_", data)
     look = "from scratch, stage 1 alone", VERMILION, "s", DASHED
-    spread(over_T, *needs(measures.first_stage_samples, "T", one), *look)
+    spread(over_T, *needs(theorems.first_stage_samples, "T", one), *look)
     look = "fine-tuned, all samples", BLUE, "o", "-"
-    spread(over_T, *needs(measures.least_samples, "T", other), *look)
+    spread(over_T, *needs(theorems.least_samples, "T", other), *look)
     log_axes(over_T)
     _, saved = exponent("transfer_skips_stage_one", one | other)
     over_T.set(xlabel="$T$", ylabel="samples", title=f"exponent of the quotient: {saved}")
-    spread(over_c, *needs(measures.least_samples, "correlation", part("correlation_", data)), *look)
-    base = measures.least_samples([scratch])
+    spread(over_c, *needs(theorems.least_samples, "correlation", part("correlation_", data)), *look)
+    base = theorems.least_samples([scratch])
     base = base[np.isfinite(base)]
     if base.size:
         over_c.axhline(np.median(base), color=VERMILION, lw=1.0, ls=DOTTED, label="from scratch, all samples")
@@ -320,17 +405,27 @@ def draw_transfer(scratch: Data, **data: Data) -> Canvas:
     return figure
 
 
+@figure(
+    "Samples of stage 1, at the batch with which noise and signal in A are as large at its end; of stage "
+    "2, until both signals are one half and rounding gives the pattern, at a batch whose noise is below "
+    "lambda and at the cheapest one that serves all seeds; and the larger relative error of A and V "
+    "that the whole algorithm leaves, against its samples after stage 1. Medians over seeds and their "
+    "range, power laws with their exponents and 95 % intervals, and guides in grey; open marks leave "
+    "out seeds that fail. Theorem 3.1.",
+    runs={f"{key}_{name}": run for key, (grid, *_) in STAGES.items() for name, run in grid.runs.items()},
+    claims=OVER_SIZES,
+)
 @style()
-def draw_sizes(**data: Data) -> Canvas:
+def samples_over_sizes(**data: Data) -> Canvas:
     """Samples of the stages against T, N and Q, and the error that the whole algorithm leaves."""
     figure, axes = panels(1, 4, (1.95, 2.3))
     laws: list[list[str]] = [[] for _ in axes[0]]
     for name, (_, i, *look) in STAGES.items():
         (stage, size), own = name.split("_"), part(f"{name}_", data)
         if size == "accuracy":
-            x, y = measures.errors_and_samples(own)
+            x, y = theorems.errors_and_samples(own)
         else:
-            of = measures.first_stage_samples if stage == "one" else measures.least_samples
+            of = theorems.first_stage_samples if stage == "one" else theorems.least_samples
             x, y = needs(of, size, own)
         claim = "cheapest_stage_two_in_T" if stage == "cheapest" else f"stage_{stage}_samples_in_{size}"
         law = power_law(axes[0, i], claim, own, x, y, *look)
@@ -353,8 +448,16 @@ def draw_sizes(**data: Data) -> Canvas:
 # ---------------------------------------------------------------- controls
 
 
+@figure(
+    "Relative errors of the proximal method against the weight lambda of the l1 norm, medians over seeds "
+    "and their range. To leading order lambda should exceed the noise of an entry of A in one step and "
+    "stay below its gradient a_V K_P/Q, K_P = |P - mu1'|^2. Both grow with a_V, so that this window "
+    "moves, from where stage 1 ends (dark) to a_V = 1/2 (light). Dotted: what counts as recovered.",
+    runs=theorems.LAMBDAS,
+    claims=("proximal_recovers", "normalisation_helps"),
+)
 @style()
-def draw_lambdas(**data: Data) -> Canvas:
+def lambda_window(**data: Data) -> Canvas:
     """Errors against lambda, and between which bounds it should lie."""
     figure, axes = panels(1, 1, (5.2, 2.6))
     ax, kept = axes[0, 0], [good(run) for run in data.values()]
@@ -367,12 +470,12 @@ def draw_lambdas(**data: Data) -> Canvas:
     spread(ax, x, value, "$V$ in the end", GREEN, "D", DASH_DOT)
     if weights.any():
         run, Q = kept[int(np.argmax(weights))], setting(kept[0], "Q")
-        noise = measures.noise_over_lam(run) * setting(run, "lam") / measures.HALF
+        noise = theorems.noise_over_lam(run) * setting(run, "lam") / theorems.HALF
         bound = float((run["value_size"] ** 2).mean()) / Q
         level = setting(run, "switch") / (Q * setting(run, "N"))
         for a_V, label, shade in ((level, "as stage 1 ends", 0.3), (0.5, "at $a_V = 1/2$", 0.15)):
             ax.axvspan(a_V * noise, a_V * bound, alpha=shade, lw=0, label=f"window {label}", **BEHIND)
-    ax.axhline(measures.STAR, lw=0.8, ls=":", **BEHIND)
+    ax.axhline(theorems.STAR, lw=0.8, ls=":", **BEHIND)
     ax.set(xlabel=r"$\lambda$", ylabel="relative error")
     log_axes(ax, list(x))
     ax.set_xticklabels([f"{weight:.3g}" for weight in weights])
@@ -380,121 +483,34 @@ def draw_lambdas(**data: Data) -> Canvas:
     return figure
 
 
-def rows_controls(**data: Data) -> tuple[list[str], list[list[Any]]]:
+@table(
+    "Relative errors |A - Q|/|Q| of A at the end of stage 2 and of A rounded, and |V - P|/|P - mu1'| in "
+    "the end: medians over seeds and their range, without seeds whose stage 1 failed.",
+    runs=FOUR,
+    claims=(
+        "stage_one_ends",
+        "proximal_recovers",
+        "sgd_fails_with_large_step",
+        "sgd_fails_even_after_rounding",
+    ),
+)
+def controls(**data: Data) -> tuple[list[str], list[list[Any]]]:
     """Errors before and after rounding, samples, and seeds without an end of stage 1."""
     found = []
     names = ("proximal", "SGD, large step", "the same, rounded", "SGD, small step")
     for name, run in zip(names, data.values(), strict=True):
         errors = [f"{np.median(e):.3g} ({e.min():.3g} to {e.max():.3g})" for e in final_errors(good(run))]
-        samples = f"{measures.samples_a_step(run) * int(run['step'].values[-1]):,.0f}"
-        failed = f"{(~measures.passed(run)).sum()} of {run.sizes['seed']}"
+        samples = f"{theorems.samples_a_step(run) * int(run['step'].values[-1]):,.0f}"
+        failed = f"{(~theorems.passed(run)).sum()} of {run.sizes['seed']}"
         found.append([name, *errors, samples, failed])
     return ["algorithm", "A before rounding", "A rounded", "V in the end", "samples", "stage 1 failed"], found
 
 
-# ---------------------------------------------------------------- all of them
-
-TITLES = {"one_T": "stage 1", "two_T": r"stage 2, noise < $\lambda$", "cheapest_T": "cheapest stage 2"}
-# With their panels.
-STAGES = {
-    "one_T": (runs.STAGE_ONE_IN_T, 0, "stage 1", VERMILION, "s"),
-    "two_T": (runs.STAGE_TWO_IN_T, 0, r"stage 2, noise below $\lambda$", PURPLE, "^"),
-    "cheapest_T": (runs.CHEAPEST_IN_T, 0, "stage 2, cheapest batch", BLUE, "o"),
-    "two_N": (runs.STAGE_TWO_IN_N, 1, "stage 2", BLUE, "o"),
-    "two_Q": (runs.STAGE_TWO_IN_Q, 2, "stage 2", BLUE, "o"),
-    "two_accuracy": (runs.ACCURACY, 3, "stage 2 and last stage", GREEN, "D"),
-}
-FOUR = {
-    "proximal": runs.PROXIMAL, "sgd": runs.SGD, "sgd_rounded": runs.SGD_ROUNDED,
-    "small_step": runs.SMALL_STEP,
-}  # fmt: skip
-
-FIGURES: tuple[Figure | Table, ...] = (
-    Figure(
-        "figure_1",
-        "Distance to the ground truth: the proximal method, and SGD with its step (large) or a tenth of it "
-        "(small) after stage 1, all on as many samples. In the end A is rounded, that is, thresholded and "
-        "normalised, and then V trained alone; dotted: SGD granted the same. Stars: the end after rounding; "
-        "of the small step only A is rounded. Medians over seeds and their range. Figure 1.",
-        draw_convergence, FOUR,
-        ("proximal_recovers", "sgd_fails_with_large_step", "sgd_is_slow_with_small_step",
-         "sgd_fails_even_after_rounding"),
-    ),
-    Figure(
-        "figure_2",
-        "Softmax and linear attention at T = 50, N = 10, Q = 2: the truth Q and P, and A and V after "
-        "training, first seed, all on the same scale of colours. Right: the population loss above that of "
-        "the truth, a line a seed. Figure 2.",
-        draw_softmax, {"softmax": runs.SOFTMAX, "linear": runs.LINEAR}, ("softmax_matches_linear",),
-    ),
-    Figure(
-        "figure_3",
-        "Signals a_V and a_A, coordinates of V and A on the line from the start to the truth, and distances "
-        "Delta_V and Delta_A from it, until A is rounded. Medians over seeds and their range; time counts "
-        "from the end of a seed's stage 1. Top right: above the dotted line noise outweighs signal in A. "
-        "Bottom right: population descent of all weights against that of two numbers, differences of signals "
-        "and distances over lengths, the largest of all seeds; dotted: what the claim allows. Figure 3.",
-        draw_signals,
-        {"sgd": runs.SGD, "proximal": runs.PROXIMAL, "population": runs.POPULATION,
-         "all_weights": runs.ALL_WEIGHTS},
-        ("sgd_leaves_population", "proximal_stays_near_population", "value_noise_stays_small",
-         "population_stays_on_the_line"),
-    ),
-    Figure(
-        "figure_4",
-        "One less the cosine with the ground truth, until A is rounded: of A - 11'/T as it is, and if A were "
-        "thresholded and normalised at this step; and of V - mu1'. Medians over seeds and their range; grey: "
-        "the end of stage 1. Figure 4.",
-        draw_similarity, {"proximal": runs.PROXIMAL, "sgd": runs.SGD},
-        ("normalisation_helps", "proximal_beats_sgd"),
-    ),
-    Figure(
-        "figure_5",
-        "Signals and distances from the line with simulated batches, whose noise is Gaussian with the "
-        "covariance of real ones. Top: at scale, proximal steps and SGD. Middle: real against simulated "
-        "batches at these sizes, but smaller, from the line. Bottom: the same at the preset's sizes. Medians "
-        "over seeds and their range; time counts from the end of a seed's stage 1, until A is rounded. "
-        "Figure 5.",
-        draw_scale,
-        {"at_scale": runs.AT_SCALE, "sgd_at_scale": runs.SGD_AT_SCALE, "real_at_scale": runs.REAL_AT_SCALE,
-         "same_simulated": runs.SAME_SIMULATED, "real": runs.PROXIMAL, "simulated": runs.SIMULATED},
-        ("simulation_matches_minibatches", "simulation_matches_at_scale", "proximal_recovers_at_scale"),
-    ),
-    Figure(
-        "figure_6",
-        "Transfer. Left: samples of stage 1 from scratch, and of fine-tuning a pre-trained V until both "
-        "signals are one half and rounding gives the pattern, each at its cheapest batch, against T; above, "
-        "the exponent of their quotient and its 95 % interval. Right: samples of fine-tuning with the "
-        "preset's batch against the correlation of the pre-trained P^ with P. Medians over seeds and their "
-        "range; open marks leave out seeds that do not get there. Theorem 4.1.",
-        draw_transfer, {"scratch": runs.PROXIMAL, **runs.SCRATCH_AND_TUNED, **runs.CORRELATIONS.runs},
-        ("transfer_skips_stage_one",),
-    ),
-    Figure(
-        "samples_over_sizes",
-        "Samples of stage 1, at the batch with which noise and signal in A are as large at its end; of stage "
-        "2, until both signals are one half and rounding gives the pattern, at a batch whose noise is below "
-        "lambda and at the cheapest one that serves all seeds; and the larger relative error of A and V "
-        "that the whole algorithm leaves, against its samples after stage 1. Medians over seeds and their "
-        "range, power laws with their exponents and 95 % intervals, and guides in grey; open marks leave "
-        "out seeds that fail. Theorem 3.1.",
-        draw_sizes,
-        {f"{key}_{name}": run for key, (grid, *_) in STAGES.items() for name, run in grid.runs.items()},
-        tuple(claim.name for claim in OVER_SIZES if claim.name != "transfer_skips_stage_one"),
-    ),
-    Figure(
-        "lambda_window",
-        "Relative errors of the proximal method against the weight lambda of the l1 norm, medians over seeds "
-        "and their range. To leading order lambda should exceed the noise of an entry of A in one step and "
-        "stay below its gradient a_V K_P/Q, K_P = |P - mu1'|^2. Both grow with a_V, so that this window "
-        "moves, from where stage 1 ends (dark) to a_V = 1/2 (light). Dotted: what counts as recovered.",
-        draw_lambdas, runs.LAMBDAS, ("proximal_recovers", "normalisation_helps"),
-    ),
-    Table(
-        "controls",
-        "Relative errors |A - Q|/|Q| of A at the end of stage 2 and of A rounded, and |V - P|/|P - mu1'| in "
-        "the end: medians over seeds and their range, without seeds whose stage 1 failed.",
-        rows_controls, FOUR,
-        ("stage_one_ends", "proximal_recovers", "sgd_fails_with_large_step", "sgd_fails_even_after_rounding"),
-    ),
-)  # fmt: skip
+SAMPLES = Study(
+    "samples",
+    "samples of both stages against T, N, Q and the accuracy asked for",
+    sparse_bigrams.PRESETS["quick"],
+    {name: (grid,) for name, (grid, *_) in STAGES.items()},
+    OVER_SIZES,
+    ("samples_over_sizes",),
+)

@@ -22,9 +22,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from descentlab.engine import normal
-from descentlab.papers.sparse_bigrams.model import Params
 from descentlab.papers.sparse_bigrams.population import by_trigger, moments
-from descentlab.papers.sparse_bigrams.setting import Task
+from descentlab.papers.sparse_bigrams.tokens import Params
+from descentlab.papers.sparse_bigrams.truth import Task
 
 
 def covariances(V: Float[Array, "N N"], task: Task) -> tuple[Array, Array, Array]:

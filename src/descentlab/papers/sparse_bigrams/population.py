@@ -15,8 +15,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from descentlab.papers.sparse_bigrams.model import Params
-from descentlab.papers.sparse_bigrams.setting import Task, inner, keeping_sums
+from descentlab.papers.sparse_bigrams.tokens import Params
+from descentlab.papers.sparse_bigrams.truth import Task, inner, keeping_sums
 
 
 def overlap(A: Float[Array, "N T"], task: Task) -> Float[Array, " N"]:

@@ -4,14 +4,14 @@ A batch is B x T bytes. The output V X A e_k needs X only through h = X a_k, h_n
 positions that hold token n; and the gradient in A e_k is g[x_t] at position t, with g = V'(V h - e_o).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, UInt
 
 from descentlab.engine import bits, largest_divisor
-from descentlab.papers.sparse_bigrams.setting import Preset, Task
+from descentlab.papers.sparse_bigrams.truth import Task
 
 # Up to so many tokens a pass over all positions for each token beats indexing.
 FEW_TOKENS = 16
@@ -82,9 +82,9 @@ def sample(key: Key[Array, ""], task: Task, batch: int, T: int, uniform: bool = 
 # ---------------------------------------------------------------- model
 
 
-def attention(A: Float[Array, "N T"], p: Preset) -> Float[Array, "N T"]:
-    """The attention of each trigger: A itself, or the softmax of logits."""
-    return jax.nn.softmax(A, axis=1) if p.attention == "softmax" else A
+def attention(A: Float[Array, "N T"], p: Any) -> Float[Array, "N T"]:
+    """The attention of each trigger: A itself, or the softmax of logits where the preset says so."""
+    return jax.nn.softmax(A, axis=1) if p is not None and p.attention == "softmax" else A
 
 
 def _flat(x: UInt[Array, "B T"], N: int) -> Int[Array, "B T"]:
@@ -130,7 +130,7 @@ def outputs(V: Float[Array, "N N"], A: Float[Array, "N T"], batch: Batch) -> Flo
     return V @ gathered(A, batch, V.shape[0])
 
 
-def batch_loss(w: Params, batch: Batch, p: Preset) -> Float[Array, ""]:
+def batch_loss(w: Params, batch: Batch, p: Any) -> Float[Array, ""]:
     """(1/2) mean over the batch of |e_o - V X A e_k|^2."""
     target = chosen(batch.o, w.V.shape[0], w.V)
     return 0.5 * jnp.sum((target - outputs(w.V, attention(w.A, p), batch)) ** 2) / batch.k.shape[0]
@@ -145,7 +145,7 @@ def summed_gradient(V: Float[Array, "N N"], A: Float[Array, "N T"], batch: Batch
     return Params(r @ h.T, chosen(batch.k, N, V) @ scattered(turned @ r, batch.x))
 
 
-def batch_gradient(key: Key[Array, ""], V: Array, A: Array, task: Task, p: Preset) -> Params:
+def batch_gradient(key: Key[Array, ""], V: Array, A: Array, task: Task, p: Any) -> Params:
     """The gradient of a fresh batch in V and the attention; memory stays below that of CHUNK positions."""
     size = largest_divisor(p.batch, CHUNK // max(p.T, p.N))
     cuts = p.batch // size
@@ -162,8 +162,7 @@ def batch_gradient(key: Key[Array, ""], V: Array, A: Array, task: Task, p: Prese
     return jax.tree.map(lambda g: g / p.batch, total)
 
 
-def predict(w: Params, inputs: tuple[Array, Array], p: Preset | None = None) -> Float[Array, "B N"]:
+def predict(w: Params, inputs: tuple[Array, Array], p: Any = None) -> Float[Array, "B N"]:
     """V X A e_k for (tokens, triggers)."""
     x, k = inputs
-    p = p or Preset()
     return outputs(w.V, attention(w.A, p), Batch(x, k, k)).T
