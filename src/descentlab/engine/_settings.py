@@ -120,6 +120,11 @@ class Settings:
         """
         return self.unchecked(**{name: Carried(key) for name, key in fields.items()})
 
+    def known(self, name: str) -> Any:
+        """What a compiled program knows of a field: its value, or the key of one that the task carries."""
+        value = vars(self)[name]
+        return value.key if isinstance(value, Carried) else value
+
     def unchecked(self: T, **values: Any) -> T:
         """This preset with other values as they are: inside a compiled program there is nothing to check."""
         return _unchecked(type(self), {**vars(self), **values})
