@@ -236,8 +236,11 @@ def _fewer(successors: int, N: Any) -> int:
 
 def on_line(p: Preset) -> bool:
     """Whether a run is that of two numbers: asked for, and exact."""
+    start = p.known("start")
+    if isinstance(start, bool):
+        return start  # all that a compiled program knows of the start
     exact = p.algorithm == "population" and p.attention == "linear" and p.optimizer == "gd"
-    return p.reduced and exact and p.start != "transfer"
+    return p.reduced and exact and start != "transfer"
 
 
 PRESETS = {
@@ -269,9 +272,9 @@ def records(p: Preset) -> np.ndarray:
 
 
 def carried(p: Preset) -> dict[str, Any]:
-    """What a run needs no more once it has started: how it starts, and the sizes at scale."""
-    sizes = ("at_scale", "T_scale", "N_scale", "batch_scale")
-    return dict.fromkeys(("start", *sizes)) | {"reduced": on_line(p)}
+    """What a run needs no more once it has started: how it starts, and sizes at scale."""
+    unused = ("reduced", "at_scale", "T_scale", "N_scale", "batch_scale")
+    return dict.fromkeys(unused) | {"start": on_line(p)}
 
 
 # ---------------------------------------------------------------- objective
