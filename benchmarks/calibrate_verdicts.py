@@ -28,7 +28,7 @@ import xarray as xr
 from descentlab.judging import Claim, Interval, Outcome, judge
 from descentlab.judging import _estimates as estimate
 from descentlab.judging import _exponents as law
-from descentlab.judging._model_choice import rivals
+from descentlab.judging import rivals
 
 MOST_WRONG = 0.01
 LEAST_POWER = 0.95

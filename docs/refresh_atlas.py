@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from descentlab import Store
-from descentlab.atlas._survey import survey
-from descentlab.atlas._tables import as_markdown
+from descentlab.atlas import survey
+from descentlab.atlas import as_markdown
 from descentlab.drawing import save
 from descentlab.showing.report.atlas import draw
 from descentlab.showing.terminal import Overview

@@ -18,11 +18,13 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
 import descentlab
-from descentlab.engine._settings import allowed, fields
+from dataclasses import fields
+
+from descentlab.engine import allowed
 from descentlab.judging import Claim
 from descentlab.papers import Figure, Paper, Table
 from descentlab.papers import _registry as paper
-from descentlab.papers._contract import Study
+from descentlab.papers import Study
 from descentlab.words import number
 
 DOCS = Path(__file__).parent
@@ -43,12 +45,8 @@ GUIDE = (
     "performance.md",
 )
 SHIM = re.compile(r"https://[^\"']+/iframe-worker/shim")
-# Modules beside the nouns whose functions one writes claims and papers with.
-MODULES = {
-    "Measuring": ("estimate", "law", "rival", "scaling", "ready"),
-    "Papers": ("preset", "objective", "dynamics", "staged", "flow", "probe", "paper", "plot"),
-    "Running": ("experiment", "sweep", "store"),
-}
+# The rooms whose names one writes claims, papers and scripts with.
+ROOMS = ("judging", "engine", "papers", "drawing", "running", "sweeping", "store")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -60,7 +58,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         {"Home": "index.md"},
         {"Guide": [*guide, *sorted(there - set(guide)), "examples.md"]},
         {"Papers": ["papers/index.md", *(f"papers/{name}.md" for name in shipped())]},
-        {"API": ["api/index.md", *(f"api/{title.lower()}.md" for title in MODULES)]},
+        {"API": ["api/index.md", *(f"api/{room}.md" for room in ROOMS)]},
         {
             "Project": [
                 "contributing.md",
@@ -76,7 +74,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The pages that are not files of docs/."""
     pages = {"papers/index.md": papers_page(), "api/index.md": nouns_page(), "examples.md": examples_page()}
     pages |= {f"papers/{name}.md": paper_page(paper.load(name)) for name in shipped()}
-    pages |= {f"api/{title.lower()}.md": modules_page(title, own) for title, own in MODULES.items()}
+    pages |= {f"api/{room}.md": room_page(room) for room in ROOMS}
     for name in ("contributing", "changelog"):
         text = (DOCS.parent / f"{name.upper()}.md").read_text()
         pages[f"{name}.md"] = text.replace("](docs/", "](")
@@ -242,26 +240,31 @@ def cell(value: Any) -> str:
 
 
 def nouns_page() -> str:
-    """The public nouns, by the module they come from."""
-    nouns: dict[str, list[str]] = {}
-    for name, home in descentlab._HOME.items():
-        nouns.setdefault(f"descentlab.{home}", []).append(name)
+    """The public nouns, by the room they come from."""
     parts = ["# The nouns", "`from descentlab import ...` gives these."]
-    for module, names in sorted(nouns.items()):
-        parts += [f"## {module.rpartition('.')[2]}", summary(module)]
-        parts += [f"::: {module}.{name}" for name in names]
+    for room, names in descentlab.HOMES.items():
+        parts += [f"## {room}", summary(f"descentlab.{room}")]
+        parts += [f"::: descentlab.{room}.{name}" for name in names.split()]
     return "\n\n".join(parts)
+
+
+def room_page(room: str) -> str:
+    """All that a room exports."""
+    module = importlib.import_module(f"descentlab.{room}")
+    names = [name for name in dir(module) if not name.startswith("_") and documented(getattr(module, name))]
+    parts = [f"# {room.capitalize()}", summary(module.__name__)]
+    return "\n\n".join([*parts, *(f"::: descentlab.{room}.{name}" for name in names)])
+
+
+def documented(thing: Any) -> bool:
+    """Whether a page can say something about it: functions and classes with docstrings of this project."""
+    own = getattr(thing, "__module__", "") or ""
+    return callable(thing) and own.startswith("descentlab.") and bool(inspect.getdoc(thing))
 
 
 def summary(module: str) -> str:
     """The first line of a module's docstring."""
     return escaped((inspect.getdoc(importlib.import_module(module)) or "").partition("\n")[0])
-
-
-def modules_page(title: str, modules: tuple[str, ...]) -> str:
-    """Some modules whole."""
-    options = "\n    options:\n      heading_level: 2\n      show_root_full_path: true"
-    return "\n\n".join([f"# {title}", *(f"::: descentlab.{name}{options}" for name in modules)])
 
 
 def examples_page() -> str:

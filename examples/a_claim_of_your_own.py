@@ -2,10 +2,8 @@
 
 from tempfile import TemporaryDirectory
 
-from descentlab import Claim, Interval, Store, judge, load
-from descentlab.judging import mean
+from descentlab import Claim, Interval, Store, judge, load, mean, run
 from descentlab.papers.sign_descent import PRESETS
-from descentlab.running._experiments import run
 
 paper = load("sign_descent")
 preset = PRESETS["tiny"].replace(signal=2.0, steps=400)

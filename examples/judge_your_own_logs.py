@@ -3,8 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from descentlab import judge
-from descentlab.judging._recipes import power_law
+from descentlab import judge, power_law
 
 # Stands in for what a training script of yours has logged.
 steps = np.unique(np.geomspace(1, 100_000, 80).astype(int))

@@ -19,7 +19,7 @@ from instances import INSTANCES
 from profiling import profile
 
 import serving
-from descentlab.engine._rollout import begun, rollout
+from descentlab.engine import begun, rollout
 from descentlab.papers import load
 from sweeping import Sweep
 from workloads import Workload, named

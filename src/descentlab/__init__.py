@@ -53,8 +53,8 @@ _WITH_JAX = {
     "running": "Run run",
     "sweeping": "Sweep sweep",
 }
-_HOMES = _LIGHT | (_WITH_JAX if find_spec("jax") else {})
-__all__ = sorted(" ".join(_HOMES.values()).split())  # pyright: ignore[reportUnsupportedDunderAll]
+HOMES = _LIGHT | (_WITH_JAX if find_spec("jax") else {})
+__all__ = sorted(" ".join(HOMES.values()).split())  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
