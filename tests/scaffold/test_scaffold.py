@@ -133,6 +133,7 @@ def test_a_quadratic_takes_eighty_lines_and_twelve_names(project: Path):
     text = source.read_text()
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
     assert len(text.splitlines()) <= 80
+    assert text.strip() in (ROOT / "docs" / "adding_a_paper.md").read_text()
     assert sum(len(node.names) for node in nodes) <= 12
     judged = command(
         project, "descentlab", "judge", "quadratic", "tiny", "--json", DESCENTLAB_PAPERS=str(source.parent)
