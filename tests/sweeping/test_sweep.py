@@ -224,7 +224,7 @@ def test_a_checkpoint_of_several_presets_comes_apart_and_together(
 ):
     whole = rollouts(bowl.system, presets, range(2), STEPS, room=8)
     kept: list[Checkpoint] = []
-    monkeypatch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(import_module("descentlab.engine._rollout"), "PIECE_SECONDS", 0.0)
     rollouts(bowl.system, presets, range(2), STEPS, room=8, keep=kept.append, keep_every=-1.0)
     middle = next(c for c in kept if c.step == 7)
     parts = [Checkpoint.from_arrays(middle.rows(slice(2 * i, 2 * i + 2)).arrays()) for i in range(3)]
@@ -244,7 +244,7 @@ def test_rows_that_diverge_are_dated_like_single_runs(bowl: Paper, monkeypatch: 
     np.testing.assert_array_equal(found, expected)
     # |w - c| grows by eta a step and passes 1.8e308; the last is not over by then, but its loss is too large.
     assert [int(one[0]) for one in found] == [-1, 4, 8, 20, -1]
-    monkeypatch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(import_module("descentlab.engine._rollout"), "PIECE_SECONDS", 0.0)
     cut = [run["diverged_at"].values for run in rollouts(bowl.system, several, range(2), records, room=20)]
     np.testing.assert_array_equal(cut, expected)
 
@@ -422,7 +422,7 @@ def test_a_group_that_was_cut_goes_on_from_its_checkpoints(
     whole, cut = Store(tmp_path / "whole"), Store(tmp_path / "cut")
     [task] = work.plan(bowl, grid, 2, whole)
     assert {one.outcome for one in perform(task, whole)} == {"done"}
-    monkeypatch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(import_module("descentlab.engine._rollout"), "PIECE_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
         perform(task, cut, Stops(8), keep_every=-1.0)
     names = [work.identify(bowl, preset) for preset in grid]
@@ -844,7 +844,7 @@ def test_long_work_is_foretold_and_short_work_is_not(
     bowl: Paper, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        import_module("descentlab.rollout"), "seconds_per_step", lambda system, preset, seeds: seeds * 1.0
+        import_module("descentlab.engine"), "seconds_per_step", lambda system, preset, seeds: seeds * 1.0
     )
     monkeypatch.setattr("descentlab.showing.terminal.MANY_STEPS", 100)
     short, long = (bowl.preset("tiny").replace(steps=steps) for steps in (30, 7200))
