@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from scipy import special
+from scipy import special  # pyright: ignore[reportMissingTypeStubs], SciPy has no types
 
 Number = float | int
 Bounds = tuple[Number, Number]
@@ -52,6 +52,21 @@ class Interval:
 
     def __str__(self) -> str:
         return f"[{self.low:.4g}, {self.high:.4g}]"
+
+
+def around(x: Number, margin: Number) -> Interval:
+    """[x - margin, x + margin], for `predicts` of a claim."""
+    return Interval.around(x, margin)
+
+
+def at_least(x: Number) -> Interval:
+    """[x, inf)."""
+    return Interval(low=x)
+
+
+def at_most(x: Number) -> Interval:
+    """(-inf, x]."""
+    return Interval(high=x)
 
 
 @runtime_checkable
