@@ -25,10 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from descentlab.judging import Claim, Interval, Outcome, judge
-from descentlab.judging import _estimates as estimate
-from descentlab.judging import _exponents as law
-from descentlab.judging import rivals
+from descentlab import judging
+from descentlab.judging import Claim, Estimate, Interval, Outcome, judge, rivals
 
 MOST_WRONG = 0.01
 LEAST_POWER = 0.95
@@ -79,12 +77,12 @@ def about(rng: Rng, truth: float, measure: Callable, reach: float = 0.5) -> tupl
     return claim, Outcome.REFUTED if true else Outcome.SUPPORTED
 
 
-def exponent(run: xr.Dataset) -> estimate.Estimate:
-    return law.exponent(run["loss"])
+def exponent(run: xr.Dataset) -> Estimate:
+    return judging.exponent(run["loss"])
 
 
-def stretch(run: xr.Dataset) -> estimate.Estimate:
-    return law.stretch(run["loss"])
+def stretch(run: xr.Dataset) -> Estimate:
+    return judging.stretch(run["loss"])
 
 
 def power(
@@ -188,7 +186,7 @@ def rival(rng: Rng) -> Experiment:
     claimed = rng.integers(2)
     wrong = Outcome.REFUTED if planted == claimed else Outcome.SUPPORTED
 
-    def measure(run: xr.Dataset) -> estimate.Estimate:
+    def measure(run: xr.Dataset) -> Estimate:
         return rivals(run["loss"], names[claimed], names[1 - claimed])
 
     return Experiment(data, Claim("planted", "none", "Law fits better.", measure, Interval(0)), wrong)
@@ -201,7 +199,7 @@ def numbers(rng: Rng) -> Experiment:
     deviation = rng.choice([0.01, 0.1, 1.0])
     samples = rng.random(seeds) < truth if kind == "share" else rng.normal(truth, deviation, seeds)
     data = xr.Dataset({"sample": (("seed", "step"), samples[:, None])})
-    claim, wrong = about(rng, truth, lambda run: getattr(estimate, kind)(run["sample"][:, 0]))
+    claim, wrong = about(rng, truth, lambda run: getattr(judging, kind)(run["sample"][:, 0]))
     return Experiment(data, claim, wrong)
 
 

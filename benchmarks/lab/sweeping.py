@@ -11,8 +11,7 @@ from instances import teacher
 from descentlab.papers import load
 from descentlab.running import Here
 from descentlab.store import Store
-from descentlab.sweeping import cells, sweep
-from descentlab.sweeping import axis
+from descentlab.sweeping import axis, cells, sweep
 from workloads import Workload
 
 

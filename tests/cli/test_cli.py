@@ -178,7 +178,7 @@ def test_sweep_prints_one_json_document(swept: tuple[Path, subprocess.CompletedP
     assert (result["errors"], result["diverged"]) == ([], {})
     fit = result["exponents"]["teacher_norm"]["V_scale"]
     assert fit["value"] == pytest.approx(1)
-    # Two seeds have no interval.
+    # Three values have no interval.
     assert (fit["low"], fit["high"], fit["seeds"], fit["points"]) == (None, None, 2, 3)
     assert Path(result["path"]).is_relative_to(folder / "store" / "sweeps")
     with xr.open_dataset(result["path"]) as data:

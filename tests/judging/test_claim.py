@@ -25,6 +25,7 @@ from descentlab.judging import (
     Mutant,
     Outcome,
     Verdict,
+    hitting_time,
     judge,
     judge_family,
 )
@@ -199,9 +200,7 @@ class TestOutcomes:
 
     def test_censored_times_may_be_infinite(self):
         never = xr.concat([logs(1.0)] * 8, "seed")
-        late = Claim(
-            "early", "c", "s", lambda run: estimate.hitting_time(run["loss"], below=0.5), Interval(0, 0.5)
-        )
+        late = Claim("early", "c", "s", lambda run: hitting_time(run["loss"], below=0.5), Interval(0, 0.5))
         verdict = judge(late, never)
         assert verdict.outcome == Outcome.REFUTED
         assert verdict.as_json()["value"] is None

@@ -224,7 +224,7 @@ def test_a_checkpoint_of_several_presets_comes_apart_and_together(
 ):
     whole = rollouts(bowl.system, presets, range(2), STEPS, room=8)
     kept: list[Checkpoint] = []
-    monkeypatch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(import_module("descentlab.engine._rollout"), "PIECE_SECONDS", 0.0)
     rollouts(bowl.system, presets, range(2), STEPS, room=8, keep=kept.append, keep_every=-1.0)
     middle = next(c for c in kept if c.step == 7)
     parts = [Checkpoint.from_arrays(middle.rows(slice(2 * i, 2 * i + 2)).arrays()) for i in range(3)]
@@ -244,7 +244,7 @@ def test_rows_that_diverge_are_dated_like_single_runs(bowl: Paper, monkeypatch: 
     np.testing.assert_array_equal(found, expected)
     # |w - c| grows by eta a step and passes 1.8e308; the last is not over by then, but its loss is too large.
     assert [int(one[0]) for one in found] == [-1, 4, 8, 20, -1]
-    monkeypatch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(import_module("descentlab.engine._rollout"), "PIECE_SECONDS", 0.0)
     cut = [run["diverged_at"].values for run in rollouts(bowl.system, several, range(2), records, room=20)]
     np.testing.assert_array_equal(cut, expected)
 
@@ -252,6 +252,7 @@ def test_rows_that_diverge_are_dated_like_single_runs(bowl: Paper, monkeypatch: 
 # ---------------------------------------------------------------- the whole
 
 OVER = ["eta=logspace(0.05,0.4,4)", "scale=1,2,4"]
+TWELVE = {"scale": "scale=logspace(1,64,12)", "eta": "eta=logspace(0.05,0.4,12)"}
 
 
 def swept(paper: Paper, store: Store | Path, over: Any = OVER, seeds: int = 3, **further: Any) -> Sweep:
@@ -263,6 +264,13 @@ def product(bowl: Paper, tmp_path_factory: pytest.TempPathFactory) -> tuple[Swee
     """A product of two axes, enough cells for a program of their own."""
     store = Store(tmp_path_factory.mktemp("product"))
     return swept(bowl, store), store
+
+
+@pytest.fixture(scope="module")
+def lines(bowl: Paper, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Sweep], Store]:
+    """Single axes with as many values as an exponent with an interval needs."""
+    store = Store(tmp_path_factory.mktemp("lines"))
+    return {name: swept(bowl, store, [over]) for name, over in TWELVE.items()}, store
 
 
 def test_a_sweep_is_one_dataset_of_its_runs(bowl: Paper, product: tuple[Sweep, Store], history: History):
@@ -303,12 +311,26 @@ def test_exponents_are_those_of_the_bowl(product: tuple[Sweep, Store]):
     fits = product[0].exponents
     # The loss is |c|^2 (1 - eta)^(2 t) / 2: a power of the scale, and none of the step size.
     fit = fits["loss"]["scale"]
-    assert (fit.value, fit.low, fit.high, fit.drift) == pytest.approx((2, 2, 2, 0), abs=1e-9)
+    assert (fit.value, fit.drift) == pytest.approx((2, 0), abs=1e-9)
     assert (fit.seeds, fit.points) == (3, 3)
     assert fits["progress"]["scale"].value == pytest.approx(0, abs=1e-9)
     assert fits["loss"]["eta"].drift < -1
-    assert fits["loss"]["eta"].low < fits["loss"]["eta"].value < fits["loss"]["eta"].high
+    # Three scales and four step sizes do not show where a drift leads.
+    for fit in fits["loss"].values():
+        assert (fit.low, fit.high, fit.power_law) == (-math.inf, math.inf, None)
     assert "error" not in fits  # it has both signs
+
+
+def test_seven_values_or_more_give_exponents_with_intervals(lines: tuple[dict[str, Sweep], Store]):
+    fit = lines[0]["scale"].exponents["loss"]["scale"]
+    assert (fit.value, fit.low, fit.high, fit.drift) == pytest.approx((2, 2, 2, 0), abs=1e-9)
+    assert (fit.seeds, fit.points, fit.power_law, fit.left_out) == (3, 12, True, 0)
+    # The slope in eta falls without end.
+    fit = lines[0]["eta"].exponents["loss"]["eta"]
+    assert fit.low == -math.inf
+    assert fit.value == pytest.approx(fit.high)
+    assert fit.drift < -1
+    assert fit.power_law is False
 
 
 def test_what_a_sweep_found_lies_in_the_store(product: tuple[Sweep, Store]):
@@ -422,7 +444,7 @@ def test_a_group_that_was_cut_goes_on_from_its_checkpoints(
     whole, cut = Store(tmp_path / "whole"), Store(tmp_path / "cut")
     [task] = work.plan(bowl, grid, 2, whole)
     assert {one.outcome for one in perform(task, whole)} == {"done"}
-    monkeypatch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(import_module("descentlab.engine._rollout"), "PIECE_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
         perform(task, cut, Stops(8), keep_every=-1.0)
     names = [work.identify(bowl, preset) for preset in grid]
@@ -767,13 +789,28 @@ def test_the_command_line_prints_exponents_and_computes_nothing_again(product: t
         "out",
     ]
     found = {tuple(line.split()[:2]): line.split() for line in lines}
-    assert found["loss", "scale"][2:5] == ["2", "[2,", "2]"]
-    assert found["loss", "scale"][-2:] == ["a", "power"]
-    assert found["loss", "eta"][-1] == "bends"
-    assert "bends: the slope changes over the range, so there is no exponent" in lines
+    assert found["loss", "scale"][2:4] == ["2", "-"]
+    assert found["loss", "scale"][-1] == "?"
+    assert "?: more values (at least 7) or more seeds would tell whether it is a power" in lines
     assert done.stderr == "12 cells: 12 in the store, 0 done, 0 failed, 0 running, 0 to go\n"
     assert lines[-1] == str(result.path.resolve())
     assert before == {path: path.stat().st_mtime_ns for path in store.path.glob("bowl-*/*")}
+
+
+def test_the_command_line_prints_intervals_and_what_bends(lines: tuple[dict[str, Sweep], Store]):
+    printed = {
+        name: command("--over", over, "--seeds", "3", store=lines[1]).stdout.splitlines()
+        for name, over in TWELVE.items()
+    }
+    rows = {
+        name: next(row for row in map(str.split, own) if row[:2] == ["loss", name])
+        for name, own in printed.items()
+    }
+    assert rows["scale"][2:5] == ["2", "[2,", "2]"]
+    assert rows["scale"][-2:] == ["a", "power"]
+    assert rows["eta"][3] == "[-inf,"
+    assert rows["eta"][-1] == "bends"
+    assert "bends: the slope changes over the range, so there is no exponent" in printed["eta"]
 
 
 def test_the_command_line_says_what_failed_and_what_diverged(
@@ -844,7 +881,7 @@ def test_long_work_is_foretold_and_short_work_is_not(
     bowl: Paper, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        import_module("descentlab.rollout"), "seconds_per_step", lambda system, preset, seeds: seeds * 1.0
+        import_module("descentlab.engine"), "seconds_per_step", lambda system, preset, seeds: seeds * 1.0
     )
     monkeypatch.setattr("descentlab.showing.terminal.MANY_STEPS", 100)
     short, long = (bowl.preset("tiny").replace(steps=steps) for steps in (30, 7200))

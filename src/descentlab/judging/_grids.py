@@ -1,9 +1,8 @@
-"""Scaling: how what is read off runs depends on a size, over a grid of sizes.
+"""Grids of sizes: the runs of a claim that ranges over a size, and the settings of stored runs.
 
-A claim that ranges over sizes declares a grid: one setting, its values, and what else moves with it. Its
-measure gets the dataset of each size. What is read off a run (a time, a prefactor) becomes one number per
-seed and size; `size_exponent` is the slope of their logarithms, with the drift over sub-ranges in the
-interval, as for exponents in time (law.py). Sizes are listed in the direction of the theorem's regime.
+A claim over sizes declares a `Grid`: one setting, its values, and what else changes with it. The measure gets
+the dataset of each size and reads off it one number per seed, such as a time or a prefactor. `size_exponent`
+is the exponent of these numbers in the size. List the sizes in the direction of the theorem's regime.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import xarray as xr
 
 @dataclass(frozen=True)
 class Grid:
-    """Runs of a preset at several sizes. `cells` are their overrides; `settings` are common to all.
+    """Runs of a preset at several sizes: `cells` has the overrides of each run, `settings` those of all.
 
-    Overrides may be functions of the preset's own value, so that the grid moves with its base.
+    An override may be a function of the preset's value, such as `times(2)`.
 
     >>> Grid("D", [{"D": 36}, {"D": 72}], {"reduced": True}).runs["D_1"]
     {'reduced': True, 'D': 72}
@@ -28,7 +27,7 @@ class Grid:
 
     over: str
     cells: Sequence[Mapping[str, Any]]
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def runs(self) -> dict[str, dict[str, Any]]:
@@ -37,7 +36,7 @@ class Grid:
 
 
 def times(factor: float) -> Callable[[Any], Any]:
-    """A preset's own value times a factor; whole numbers stay whole, and positive.
+    """The override that multiplies a preset's value by a factor; whole numbers stay whole and positive.
 
     >>> times(0.4)(10), times(0.5)(0.3)
     (4, 0.15)

@@ -1,9 +1,9 @@
-"""Fits over a grid: exponents in a setting, and where a phase diagram turns, with intervals over seeds.
+"""Where a phase diagram turns, with an interval over seeds.
 
-Both resample seeds, whole columns of the grid at once, since a seed draws the same task in every cell. A
-bootstrap of few seeds is too narrow (Hesterberg: What teachers should know about the bootstrap, 2015), so its
-percentiles are moved away from the estimate, by what Student's t is over the normal law, times
-sqrt(n / (n - 1)). For a mean that is about Student's interval.
+The bootstrap resamples seeds, whole columns of the grid at once, since a seed draws the same task in every
+cell. A bootstrap of few seeds is too narrow (Hesterberg: What teachers should know about the bootstrap,
+2015), so its percentiles are moved away from the estimate: by the quantile of Student's t over that of the
+normal law, times sqrt(n / (n - 1)). For a mean that is about Student's interval.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from collections.abc import Callable, Hashable
 
 import numpy as np
 import xarray as xr
-from scipy import special
+from scipy import special  # pyright: ignore[reportMissingTypeStubs], SciPy has no types
+
+from descentlab.judging._crossings import first_crossing
 
 RESAMPLES = 2000
 FEWEST_SEEDS = 3
@@ -32,11 +34,13 @@ def resampled(samples: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray]
     found = statistic(samples[drawn].mean(axis=1))
     student = special.stdtrit(seeds - 1, 1 - TAIL) / special.ndtri(1 - TAIL)
     wider = math.sqrt(seeds / (seeds - 1)) * student
-    ends = []
-    for tail, gap in ((TAIL, -math.inf), (1 - TAIL, math.inf)):
-        end = np.quantile(np.where(np.isnan(found), gap, found), tail, axis=0, method="closest_observation")
-        ends.append(np.where(np.isnan(value), end, value + wider * (end - value)))
-    return np.stack(ends)
+
+    def end(tail: float, gap: float) -> np.ndarray:
+        drawn = np.where(np.isnan(found), gap, found)
+        percentile = np.quantile(drawn, tail, axis=0, method="closest_observation")
+        return np.where(np.isnan(value), percentile, value + wider * (percentile - value))
+
+    return np.stack([end(TAIL, -math.inf), end(1 - TAIL, math.inf)])
 
 
 def transition(series: xr.DataArray, x: Hashable, level: float) -> xr.Dataset:
@@ -47,25 +51,13 @@ def transition(series: xr.DataArray, x: Hashable, level: float) -> xr.Dataset:
     """
     (along,) = series[x].dims
     rest = [d for d in series.dims if d not in ("seed", along)]
-    values = series.transpose("seed", *rest, along).values.astype(float)
-    sizes = series[x].values.astype(float)
+    series = series.sortby(x).transpose("seed", *rest, along)
+    values, sizes = series.values.astype(float), series[x].values
 
     def place(mean: np.ndarray) -> np.ndarray:
-        return _crossings(sizes, mean, level)
+        return first_crossing(sizes, mean, level, "either", "linear", never=math.nan)
 
-    found, (low, high) = place(values.mean(axis=0)), resampled(values, place)
-    coords = {k: v for k, v in series.coords.items() if set(v.dims) <= set(rest)}
-    return xr.Dataset({k: (rest, v) for k, v in (("place", found), ("low", low), ("high", high))}, coords)
-
-
-def _crossings(sizes: np.ndarray, values: np.ndarray, level: float) -> np.ndarray:
-    """Where series along the last axis first cross a level, by linear interpolation; nan where not."""
-    order = np.argsort(sizes)
-    sizes, above = sizes[order], values[..., order] - level
-    crosses = np.sign(above[..., 1:]) * np.sign(above[..., :-1]) <= 0
-    first = crosses.argmax(axis=-1)[..., None]
-    before, after = (np.take_along_axis(above, first + k, -1)[..., 0] for k in (0, 1))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(before == after, 0.5, before / (before - after))
-    at = sizes[first[..., 0]] + share * (sizes[first[..., 0] + 1] - sizes[first[..., 0]])
-    return np.where(crosses.any(axis=-1), at, math.nan)
+    low, high = resampled(values, place)
+    found = {"place": place(values.mean(axis=0)), "low": low, "high": high}
+    like = series.isel({"seed": 0, along: 0}, drop=True).drop_attrs(deep=False)
+    return xr.Dataset({name: like.copy(data=places) for name, places in found.items()})

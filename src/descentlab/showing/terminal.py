@@ -190,8 +190,8 @@ def print_sweep(result: "Sweep") -> None:
         table.add_column(column, justify="left" if column in ("quantity", "in", "") else "right")
     fits = [(quantity, name, fit) for quantity, own in result.exponents.items() for name, fit in own.items()]
     for quantity, name, fit in fits:
-        # Without intervals all ends are infinite.
-        interval = f"\\[{short(fit.low)}, {short(fit.high)}]" if fit.low > -math.inf else "-"
+        known = math.isfinite(fit.low) or math.isfinite(fit.high)
+        interval = f"\\[{short(fit.low)}, {short(fit.high)}]" if known else "-"
         law = {True: "a power", False: "bends", None: "?"}[fit.power_law]
         table.add_row(
             quantity, name, short(fit.value), interval, short(fit.drift), law, str(fit.left_out or "")
@@ -201,7 +201,7 @@ def print_sweep(result: "Sweep") -> None:
     if any(fit.power_law is False for *_, fit in fits):
         print("bends: the slope changes over the range, so there is no exponent")
     if any(fit.power_law is None for *_, fit in fits):
-        print("?: more values or seeds would tell whether it is a power")
+        print("?: more values (at least 7) or more seeds would tell whether it is a power")
     for cell, where in result.diverged().items():
         print(f"{cell} diverged: {where}")
     paper = next(iter(result.grids.values())).attrs["paper"]

@@ -1,4 +1,4 @@
-"""Exponents of what a sweep gathers, in each of its settings."""
+"""Exponents of what a sweep gathers, in each of its settings, by the rule that claims over sizes use."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from descentlab.judging import Broken, resampled
+from descentlab.judging import FEWEST_SIZES, Broken, around, size_exponent, slopes, student
 
 BEND = 0.1  # by which the slopes of both halves may differ, of the exponent or of one, in what is a power law
 
 
 @dataclass(frozen=True)
 class Fit:
-    """An exponent: the slope of log y against log x over all the range, its 95 % interval, and its drift.
+    """An exponent in a setting and its 95 % interval, both by `size_exponent`.
 
-    The interval is the hull of those of the whole range and of its lower and upper half, so that a law that
-    bends has a wide one. `drift` is the upper half's slope minus the lower one's; nan with two values.
-    `power_law` says whether the drift, with its own interval, is small (true) or not (false): then there is
-    no exponent over this range, whatever `value` is. None where seeds or values are too few to tell.
-    `left_out` counts the cells that were not finite in every seed.
+    `value` is the slope of log y against log x in the upper third of the values of the setting, and the
+    interval holds where the drift of the slope may lead. Fewer than seven values do not show the drift:
+    then `value` is the slope over all of them, `low` and `high` are infinite, and `power_law` is None.
+
+    `drift` is the slope of the upper half minus that of the lower half; nan with two values. `power_law`
+    says whether the drift, with its own interval over seeds, is small (true) or not (false): then there is
+    no exponent over this range, whatever `value` is. It is None where the seeds are too few to tell.
+    `points` counts the values of the setting, and `left_out` the cells that were not used.
     """
 
     value: float
@@ -38,53 +41,42 @@ class Fit:
 def exponent_in(series: xr.DataArray, name: Hashable) -> Fit:
     """The exponent of a positive quantity in the coordinate `name`, one number per seed and cell.
 
-    Other dimensions of the grid have intercepts of their own: the slope is common to them. Cells that are
-    not finite in every seed are left out.
+    A row is a cell of the other dimensions; log y is averaged over rows. A cell is sound if it is finite in
+    every seed. Values of the setting without a sound cell are left out, then rows with a cell that is not
+    sound.
 
     >>> x = np.array([1.0, 2.0, 4.0])
     >>> y = xr.DataArray([3 * x**2, 5 * x**2, 4 * x**2], {"x": x}, ("seed", "x"))
     >>> round(exponent_in(y, "x").value, 6)
     2.0
     """
-    size = series[name]
-    (along,) = size.dims
+    (along,) = series[name].dims
     others = [d for d in series.dims if d not in ("seed", along)]
-    y = series.stack(other=others) if others else series.expand_dims("other")
-    y = y.transpose("seed", "other", along)
-    if np.any(size.values <= 0) or np.any(y.values <= 0):
+    series = series.sortby(name)
+    rows = series.stack(other=others) if others else series.expand_dims("other")
+    x, y = series[name].values.astype(float), rows.transpose("other", "seed", along).values.astype(float)
+    if np.any(x <= 0) or np.any(y <= 0):
         raise Broken(f"An exponent of {series.name} in {name} needs positive numbers.")
-    log_x, log_y = np.log(size.values.astype(float)), np.log(y.values.astype(float))
-    seeds, points = y.sizes["seed"], log_x.size
-    if points < 2:
-        raise Broken(f"An exponent in {name} needs two values at least, got {points}.")
-    order = np.argsort(log_x)
-    halves = [order[: points // 2 + 1], order[(points - 1) // 2 :]] if points > 2 else []
-    slopes = [_slopes(log_x[part], log_y[..., part], name) for part in (order, *halves)]
-    value = float(slopes[0].mean())
-    bounds = [resampled(own, lambda mean: mean) for own in slopes]
-    drifts = slopes[2] - slopes[1] if halves else np.full(seeds, math.nan)
-    low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
-    return Fit(
-        value, float(low), float(high), float(drifts.mean()), seeds, points,
-        _small(drifts, BEND * max(1.0, abs(value))), int((~np.isfinite(log_y).all(axis=0)).sum()),
-    )  # fmt: skip
-
-
-def _small(drifts: np.ndarray, bound: float) -> bool | None:
-    """Whether the mean over seeds lies within +-bound, as its interval says; None where that says neither."""
-    if np.isnan(drifts).any():
-        return None
-    low, high = resampled(drifts, lambda mean: mean)
-    if -bound <= low and high <= bound:
-        return True
-    return False if low > bound or high < -bound else None
-
-
-def _slopes(log_x: np.ndarray, log_y: np.ndarray, name: Hashable) -> np.ndarray:
-    """Each seed's least-squares slope, with an intercept for each of the other cells."""
-    sound = np.isfinite(log_y).all(axis=0)
-    x = np.where(sound, log_x, 0.0)
-    centred = np.where(sound, log_x - x.sum(1, keepdims=True) / np.maximum(sound.sum(1, keepdims=True), 1), 0)
-    if (centred**2).sum() < 1e-24:
-        raise Broken(f"An exponent in {name} needs two sound cells in a part of the range.")
-    return (centred * np.where(sound, log_y, 0.0)).sum(axis=(1, 2)) / (centred**2).sum()
+    sound = np.isfinite(y).all(axis=1)
+    used = sound.any(axis=0)
+    whole = sound[:, used].all(axis=1)
+    if used.sum() < 2:
+        raise Broken(f"An exponent in {name} needs two values at least, got {used.sum()} with sound cells.")
+    if not whole.any():
+        raise Broken(f"An exponent in {name} needs a row in which all cells are finite in every seed.")
+    x, log_y = x[used], np.log(y[whole][..., used]).mean(axis=0)
+    seeds, points = log_y.shape
+    log_x = np.broadcast_to(np.log(x), log_y.shape)
+    halves = slice(points // 2 + 1), slice((points - 1) // 2, None)
+    lower, upper = (slopes(log_x[:, half], log_y[:, half]) for half in halves)
+    drift = float((upper - lower).mean()) if points > 2 else math.nan
+    left_out = sound.size - int(whole.sum()) * points
+    if points < FEWEST_SIZES:
+        value = float(slopes(log_x, log_y).mean())
+        return Fit(value, -math.inf, math.inf, drift, seeds, points, None, left_out)
+    estimate = size_exponent(str(name), [np.full(seeds, size) for size in x], list(np.exp(log_y).T))
+    low, high = estimate.interval(0.95)
+    small = around(0.0, BEND * max(1.0, abs(estimate.value)))
+    bounds = student(upper - lower).interval(0.95)
+    power_law = small.holds(*bounds) if small.decides(*bounds) else None
+    return Fit(estimate.value, float(low), float(high), drift, seeds, points, power_law, left_out)

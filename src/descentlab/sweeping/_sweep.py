@@ -23,7 +23,7 @@ import xarray as xr
 from descentlab.engine import Settings
 from descentlab.judging import Grid
 from descentlab.papers import Paper, load
-from descentlab.running import Fleet, Tally, View
+from descentlab.running import Fleet, Tally, View, work_through
 from descentlab.store import Store
 from descentlab.sweeping._axes import axes_of
 from descentlab.sweeping._axes import axis as axis

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from descentlab.judging import Broken, Estimate, Hull, Interval, Point, Student
+from descentlab.judging import Broken, Estimate, Hull, Interval, Point, Student, around, at_least, at_most
 from descentlab.judging import _estimates as estimate
 from descentlab.judging._intervals import Binomial, Ranks, Spread
 
@@ -49,6 +49,12 @@ class TestInterval:
         assert not predicted.holds(-1.6, -1)
         assert predicted.misses(-0.4, 3)
         assert not predicted.misses(-0.5, 3)
+
+    def test_words_for_predictions(self):
+        assert around(-1.0, 0.5) == Interval.around(-1.0, 0.5)
+        assert at_least(2) == Interval(2, math.inf)
+        assert at_most(2) == Interval(-math.inf, 2)
+        assert str(around(-1, 0.25)) == "[-1.25, -0.75]"
 
     def test_half_lines(self):
         assert Interval(0).holds(0, math.inf)
@@ -157,6 +163,15 @@ class TestConstructors:
         with pytest.raises(Broken, match="nan"):
             Estimate(math.nan, 3, Point(0.0))
 
+    def test_notes_are_added_as_plain_numbers(self):
+        first = estimate.mean([1.0, 2.0], range={"step": (0, 9)}, notes={"a": 1, "b": 2})
+        more = first.noting(b=np.float32(0.5), c=np.array(3), d=xr.DataArray(4.0), e=True)
+        assert more.notes == {"a": 1.0, "b": 0.5, "c": 3.0, "d": 4.0, "e": 1.0}
+        assert {type(note) for note in more.notes.values()} == {float}
+        assert first.notes == {"a": 1.0, "b": 2.0}
+        assert (more.value, more.spread, more.range) == (first.value, first.spread, first.range)
+        assert first.noting() == first
+
     def test_level_is_checked(self):
         with pytest.raises(ValueError, match=r"level must be in \[0, 1\), got 1.0"):
             estimate.exact(1).interval(1.0)
@@ -164,57 +179,6 @@ class TestConstructors:
     def test_arrays_of_any_kind(self):
         for values in ([1, 2], (1.0, 2.0), np.array([1, 2]), xr.DataArray([1.0, 2.0])):
             assert estimate.mean(values).value == 1.5
-
-
-class TestHittingTimes:
-    series = record([[4, 3, 2, 1], [4, 4, 4, 4], [1, 1, 1, 1]], [0, 10, 100, 1000])
-
-    def test_first_step(self):
-        np.testing.assert_array_equal(estimate.first_step(self.series, below=2), [100, np.inf, 0])
-        np.testing.assert_array_equal(estimate.first_step(self.series, above=4), [0, 0, np.inf])
-
-    def test_one_threshold(self):
-        with pytest.raises(ValueError, match="one of below and above"):
-            estimate.first_step(self.series)
-
-    def test_half_censored_is_infinite(self):
-        two = self.series.isel(seed=[0, 1])
-        result = estimate.hitting_time(two, below=2)
-        assert result.value == math.inf
-        assert result.notes["censored"] == 1
-        assert result.range == {"step": (0, 1000)}
-
-    def test_the_interval_reaches_back_to_the_record_before(self):
-        many = xr.concat([self.series.isel(seed=[0])] * 10, "seed")
-        assert estimate.hitting_time(many, below=2).interval(0.95) == (10, 100)
-
-    def test_all_censored_are_after_the_last_record(self):
-        many = xr.concat([self.series.isel(seed=[1])] * 10, "seed")
-        assert estimate.hitting_time(many, below=2).interval(0.95) == (1000, math.inf)
-
-    def test_log_ratio(self):
-        result = estimate.log_ratio([20.0, 40.0], [10.0, 20.0], horizon=100)
-        np.testing.assert_allclose(result.interval(0.95), math.log(2))
-
-    def test_a_censored_time_bounds_one_side(self):
-        low, high = estimate.log_ratio([np.inf, np.inf, 90.0], [10.0, 11.0, 10.0], horizon=100).interval(0.95)
-        assert 0 < low < math.log(10)
-        assert high == math.inf
-        low, high = estimate.log_ratio([10.0, 12.0], [np.inf, 90.0], horizon=100).interval(0.95)
-        assert low == -math.inf
-
-    def test_neither_reached_breaks(self):
-        with pytest.raises(Broken, match="Seed 1 reaches neither event by step 100"):
-            estimate.log_ratio([1.0, np.inf], [2.0, np.inf], horizon=100)
-
-    def test_a_hit_at_step_zero_has_no_ratio(self):
-        with pytest.raises(Broken, match="is 0"):
-            estimate.log_ratio([1.0, 2.0], [0.0, 1.0], horizon=100)
-
-    def test_log_gap(self):
-        assert estimate.log_gap([20.0, np.inf, 80.0], [5.0, 10.0, 20.0, 80.0]) == pytest.approx(math.log(4))
-        assert estimate.log_gap([np.inf], [5.0, 10.0]) == 0
-        assert estimate.log_gap([5.0], [0.0, 5.0]) == math.inf
 
 
 class TestFiniteness:

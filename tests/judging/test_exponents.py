@@ -8,9 +8,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from descentlab.judging import Broken
-from descentlab.judging import _exponents as law
-from descentlab.judging._model_choice import rivals
+from descentlab.judging import Broken, exponent, rivals, size_exponent, stretch
 
 STEPS = np.unique(np.geomspace(1, 10_000, 120).round())
 
@@ -28,33 +26,33 @@ class TestExponent:
     @settings(max_examples=30)
     @given(st.floats(-3, 3), st.floats(-5, 5), st.integers(2, 5))
     def test_an_exact_law_is_found_exactly(self, slope: float, offset: float, seeds: int):
-        result = law.exponent(planted(offset + slope * np.log(STEPS), seeds=seeds))
+        result = exponent(planted(offset + slope * np.log(STEPS), seeds=seeds))
         np.testing.assert_allclose(result.interval(0.999), slope, atol=1e-8)
 
     def test_noise_widens_and_covers(self):
-        low, high = law.exponent(planted(-np.log(STEPS), noise=0.1)).interval(0.95)
+        low, high = exponent(planted(-np.log(STEPS), noise=0.1)).interval(0.95)
         assert -1.1 < low < -1 < high < -0.9
 
     def test_one_seed_says_nothing(self):
-        assert law.exponent(planted(-np.log(STEPS), seeds=1)).interval(0.5) == (-math.inf, math.inf)
+        assert exponent(planted(-np.log(STEPS), seeds=1)).interval(0.5) == (-math.inf, math.inf)
 
     def test_against_another_series(self):
         train, test = planted(-0.5 * np.log(STEPS)), planted(-1.5 * np.log(STEPS))
-        np.testing.assert_allclose(law.exponent(test, against=train).interval(0.95), 3.0, atol=1e-8)
+        np.testing.assert_allclose(exponent(test, against=train).interval(0.95), 3.0, atol=1e-8)
 
     def test_against_a_series_of_other_steps_breaks(self):
         other = planted(-np.log(STEPS[1:]), steps=STEPS[1:])
         with pytest.raises(Broken, match="same steps"):
-            law.exponent(planted(-np.log(STEPS)), against=other)
+            exponent(planted(-np.log(STEPS)), against=other)
 
     def test_against_a_constant_breaks(self):
         with pytest.raises(Broken, match="stands still"):
-            law.exponent(planted(-np.log(STEPS)), against=planted(np.zeros_like(STEPS)))
+            exponent(planted(-np.log(STEPS)), against=planted(np.zeros_like(STEPS)))
 
     @pytest.mark.parametrize("power", [-1.0, 1.0, 2.0])
     def test_a_log_correction_is_covered(self, power: float):
         # A seed interval alone would refute the exponent: without noise it is a point off by 1/log t.
-        result = law.exponent(planted(-np.log(STEPS) + power * np.log(1 + np.log(STEPS))))
+        result = exponent(planted(-np.log(STEPS) + power * np.log(1 + np.log(STEPS))))
         low, high = result.interval(0.95)
         assert low <= -1 + 1e-8
         assert high >= -1 - 1e-8
@@ -62,90 +60,90 @@ class TestExponent:
 
     @pytest.mark.parametrize(("c", "b"), [(3.0, 0.3), (3.0, 1.0), (-0.9, 0.5)])
     def test_a_power_correction_is_covered(self, c: float, b: float):
-        low, high = law.exponent(planted(-np.log(STEPS) + np.log1p(c * STEPS**-b))).interval(0.95)
+        low, high = exponent(planted(-np.log(STEPS) + np.log1p(c * STEPS**-b))).interval(0.95)
         assert low <= -1 <= high
 
     def test_a_growing_drift_may_lead_anywhere(self):
-        falling = law.exponent(planted(-STEPS / 2000)).interval(0.95)
+        falling = exponent(planted(-STEPS / 2000)).interval(0.95)
         assert falling[0] == -math.inf
         assert falling[1] < -1
-        rising = law.exponent(planted(np.logaddexp(-np.log(STEPS), -7.5))).interval(0.95)
+        rising = exponent(planted(np.logaddexp(-np.log(STEPS), -7.5))).interval(0.95)
         assert rising[1] == math.inf
 
     def test_a_swinging_slope_has_not_settled(self):
-        low, high = law.exponent(planted(-np.log(STEPS) + 0.3 * np.sin(3 * np.log(STEPS)))).interval(0.95)
+        low, high = exponent(planted(-np.log(STEPS) + 0.3 * np.sin(3 * np.log(STEPS)))).interval(0.95)
         assert low < -1.3
         assert high > -0.7
 
     def test_the_default_window_is_the_last_three_quarters(self):
-        low, high = law.exponent(planted(-np.log(STEPS))).range["step"]
+        low, high = exponent(planted(-np.log(STEPS))).range["step"]
         assert STEPS[0] * 9 < low < 12
         assert high == STEPS[-1]
 
     def test_a_window_is_kept(self):
         bent = np.where(STEPS < 100, -np.log(STEPS), -np.log(100) - 2 * np.log(STEPS / 100))
-        np.testing.assert_allclose(law.exponent(planted(bent), window=(100, 10_000)).value, -2, atol=1e-8)
-        np.testing.assert_allclose(law.exponent(planted(bent), window=(2, 99)).value, -1, atol=1e-8)
+        np.testing.assert_allclose(exponent(planted(bent), window=(100, 10_000)).value, -2, atol=1e-8)
+        np.testing.assert_allclose(exponent(planted(bent), window=(2, 99)).value, -1, atol=1e-8)
 
     def test_step_zero_is_left_out(self):
         steps = np.concatenate([[0.0], STEPS])
         log_values = np.concatenate([[0.0], -np.log(STEPS)])
-        np.testing.assert_allclose(law.exponent(planted(log_values, steps=steps)).value, -1, atol=1e-8)
+        np.testing.assert_allclose(exponent(planted(log_values, steps=steps)).value, -1, atol=1e-8)
 
     def test_times_below_one_are_times(self):
         times = np.geomspace(1e-3, 10, 100)
-        result = law.exponent(planted(-2 * np.log(times), steps=times))
+        result = exponent(planted(-2 * np.log(times), steps=times))
         np.testing.assert_allclose(result.interval(0.95), -2, atol=1e-8)
 
     def test_notes_tell_the_drift(self):
-        notes = law.exponent(planted(-np.log(STEPS) + np.log(1 + np.log(STEPS)))).notes
+        notes = exponent(planted(-np.log(STEPS) + np.log(1 + np.log(STEPS)))).notes
         assert notes["slope_1"] > notes["slope_2"] > notes["slope_3"]
         assert notes["drift"] == pytest.approx(notes["slope_3"] - notes["slope_2"])
         assert notes["extrapolated"] == pytest.approx(-1, abs=1e-6)
 
     def test_few_records_break(self):
         with pytest.raises(Broken, match="needs 4 records, got"):
-            law.exponent(planted(-np.log(STEPS[::12]), steps=STEPS[::12]))
+            exponent(planted(-np.log(STEPS[::12]), steps=STEPS[::12]))
 
     def test_no_records_break(self):
         with pytest.raises(Broken, match="got 0"):
-            law.exponent(planted(-np.log(STEPS)), window=(20_000, 30_000))
+            exponent(planted(-np.log(STEPS)), window=(20_000, 30_000))
 
     @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
     def test_a_bad_value_is_located(self, bad: float):
         series = planted(-np.log(STEPS))
         series[3, 90] = bad
         with pytest.raises(Broken, match=rf"loss is {bad} at seed 3, step {STEPS[90]}"):
-            law.exponent(series)
+            exponent(series)
 
     def test_a_reversed_window_is_refused(self):
         with pytest.raises(ValueError, match="low < high"):
-            law.exponent(planted(-np.log(STEPS)), window=(100, 10))
+            exponent(planted(-np.log(STEPS)), window=(100, 10))
 
 
 class TestStretch:
     @pytest.mark.parametrize("p", [0.5, 1.0, 1.5, 2.0, 3.0])
     def test_an_exact_law_is_found(self, p: float):
-        result = law.stretch(planted(1 - 5 * (STEPS / 10_000) ** p))
+        result = stretch(planted(1 - 5 * (STEPS / 10_000) ** p))
         np.testing.assert_allclose(result.interval(0.99), p, atol=1e-4)
 
     def test_a_power_law_has_stretch_zero(self):
-        np.testing.assert_allclose(law.stretch(planted(-2 * np.log(STEPS))).interval(0.99), 0.0, atol=1e-4)
+        np.testing.assert_allclose(stretch(planted(-2 * np.log(STEPS))).interval(0.99), 0.0, atol=1e-4)
 
     def test_logs_may_be_given(self):
         # exp(-4000) underflows.
         log_values = xr.DataArray(
             np.tile(-0.4 * STEPS, (3, 1)), dims=("seed", "step"), coords={"step": STEPS}, name="log_loss"
         )
-        np.testing.assert_allclose(law.stretch(log_values, log=True).interval(0.99), 1.0, atol=1e-4)
+        np.testing.assert_allclose(stretch(log_values, log=True).interval(0.99), 1.0, atol=1e-4)
 
     def test_noise_widens_and_covers(self):
-        low, high = law.stretch(planted(-10 * STEPS / 10_000, noise=0.1)).interval(0.95)
+        low, high = stretch(planted(-10 * STEPS / 10_000, noise=0.1)).interval(0.95)
         assert 0.9 < low < 1 < high < 1.1
 
     def test_what_does_not_fall_says_nothing(self):
-        assert law.stretch(planted(np.zeros_like(STEPS), noise=0.0)).interval(0.5) == (-math.inf, math.inf)
-        assert law.stretch(planted(STEPS / 10_000)).interval(0.5) == (-math.inf, math.inf)
+        assert stretch(planted(np.zeros_like(STEPS), noise=0.0)).interval(0.5) == (-math.inf, math.inf)
+        assert stretch(planted(STEPS / 10_000)).interval(0.5) == (-math.inf, math.inf)
 
 
 LAWS = {
@@ -192,3 +190,39 @@ class TestRivals:
     def test_few_records_break(self):
         with pytest.raises(Broken, match="seed 0 in steps 9000 to 10000, 4 are needed"):
             rivals(planted(LAWS["power"]), "power", "exponential", window=(9000, 10_000))
+
+
+# ---------------------------------------------------------------- in a size
+
+SEEDS = np.array([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("sizes", [10.0 * 3.0 ** np.arange(7), 0.1 * 2.0 ** -np.arange(7)])
+@pytest.mark.parametrize("power", [-1.0, 0.0, 2.5])
+def test_an_exact_power_is_found_exactly(sizes: np.ndarray, power: float):
+    noise = np.exp(np.random.default_rng(0).normal(0, 1e-6, (7, 3)))
+    values = [SEEDS * x**power * e for x, e in zip(sizes, noise, strict=True)]
+    estimate = size_exponent("x", [np.full(3, x) for x in sizes], values)
+    low, high = estimate.interval()
+    assert low <= power <= high
+    assert high - low < 1e-3
+    assert estimate.range == {"x": (sizes.min(), sizes.max())}
+
+
+def test_a_correction_that_fades_is_in_the_interval():
+    """x^2 (1 + 3 x^-1/2): the last local exponent is 1.9, the limit 2."""
+    sizes = 50.0 * 3.0 ** np.arange(7)
+    noise = np.exp(np.random.default_rng(1).normal(0, 1e-6, (7, 3)))
+    values = [SEEDS * x**2 * (1 + 3 * x**-0.5) * e for x, e in zip(sizes, noise, strict=True)]
+    low, high = size_exponent("x", [np.full(3, x) for x in sizes], values).interval()
+    assert low < 1.99
+    assert 2.0 <= high < 2.2
+
+
+@pytest.mark.parametrize(
+    ("count", "value", "message"), [(6, 1.0, "needs 7 sizes"), (7, 0.0, "positive"), (7, np.inf, "positive")]
+)
+def test_too_few_sizes_and_impossible_values_are_refused(count: int, value: float, message: str):
+    sizes = [np.full(2, 2.0**i) for i in range(count)]
+    with pytest.raises(Broken, match=message):
+        size_exponent("D", sizes, [np.full(2, value)] * count)
