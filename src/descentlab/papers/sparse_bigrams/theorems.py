@@ -23,6 +23,7 @@ from descentlab.judging import (
     at_least,
     at_most,
     data_mutant,
+    first_crossing,
     is_one_of,
     mean,
     mutant,
@@ -311,17 +312,9 @@ STAR = 0.1  # relative distance at which a pattern counts as recovered
 def half_time(run: xr.Dataset) -> np.ndarray:
     """The first time both signals are one half and rounding gives Q up to a tenth; +inf if there is none."""
     signal = xr.where(run["a_V"] < run["a_A"], run["a_V"], run["a_A"])
-    good = (signal >= HALF) & (run["star_error"] <= STAR * attention_length(run))
-    steps, times = run["step"].values.astype(float), []
-    for hit, a in zip(*(x.transpose("seed", "step").values for x in (good, signal)), strict=True):
-        i = int(hit.argmax())
-        if not hit.any():
-            times.append(np.inf)
-        elif i > 0 and a[i - 1] < HALF:  # between two records
-            times.append(np.interp(HALF, a[i - 1 : i + 1], steps[i - 1 : i + 1]))
-        else:
-            times.append(steps[i])
-    return np.array(times)
+    rounds = run["star_error"] <= STAR * attention_length(run)
+    signal, rounds = (series.transpose("seed", "step").values for series in (signal, rounds))
+    return first_crossing(run["step"].values, signal, HALF, "above", "linear", where=rounds)
 
 
 @figure_1.claim(
