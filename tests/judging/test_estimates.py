@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from descentlab.judging import Broken, Estimate, Hull, Interval, Point, Student, around, at_least, at_most
+from descentlab.judging import (
+    Broken,
+    Estimate,
+    Hull,
+    Interval,
+    Point,
+    Student,
+    Unsettled,
+    around,
+    at_least,
+    at_most,
+)  # fmt: skip
 from descentlab.judging import _estimates as estimate
 from descentlab.judging._intervals import Binomial, Ranks, Spread
 
@@ -204,6 +215,11 @@ def test_ranks_use_the_binomial_distribution():
     low, high = Ranks(values, values).interval(0.95)
     assert (low, high) == (6, 15)
     assert special.bdtr(5, 20, 0.5) <= 0.025 < special.bdtr(6, 20, 0.5)
+
+
+def test_what_is_unsettled_may_be_anything():
+    unsettled = Estimate(1.0, 8, Unsettled())
+    assert unsettled.interval(0.0) == unsettled.interval(0.95, math.inf) == (-math.inf, math.inf)
 
 
 def test_a_student_without_spread_is_a_point():

@@ -116,6 +116,10 @@ class TestExponent:
         with pytest.raises(Broken, match=rf"loss is {bad} at seed 3, step {STEPS[90]}"):
             exponent(series)
 
+    def test_a_start_alone_breaks(self):
+        with pytest.raises(Broken, match="No record has a positive step"):
+            exponent(planted(np.zeros(1), steps=np.zeros(1)))
+
     def test_a_reversed_window_is_refused(self):
         with pytest.raises(ValueError, match="low < high"):
             exponent(planted(-np.log(STEPS)), window=(100, 10))
@@ -226,3 +230,12 @@ def test_too_few_sizes_and_impossible_values_are_refused(count: int, value: floa
     sizes = [np.full(2, 2.0**i) for i in range(count)]
     with pytest.raises(Broken, match=message):
         size_exponent("D", sizes, [np.full(2, value)] * count)
+
+
+def test_the_regime_sets_how_slowly_a_drift_may_fade():
+    """log y = log x + c log(1 + log r): the limit is found if r is the number that the theorem takes."""
+    sizes, regime = 2.0 ** np.arange(8), 50 * 9.0 ** np.arange(8)
+    values = [SEEDS * x * (1 + np.log(r)) for x, r in zip(sizes, regime, strict=True)]
+    x, large = ([np.full(3, one) for one in own] for own in (sizes, regime))
+    assert size_exponent("x", x, values, large).notes["extrapolated"] == pytest.approx(1.0)
+    assert size_exponent("x", x, values).notes["extrapolated"] != pytest.approx(1.0, abs=1e-3)

@@ -17,17 +17,13 @@ from descentlab.judging._intervals import Number
 
 Direction = Literal["below", "above", "either"]
 Between = Literal["before", "record", "linear", "log x", "log y", "log-log"]
+Level = Number | np.ndarray | None  # an array has a number for each seed
 
 
 def first_crossing(
-    x: Samples,
-    y: Samples,
-    level: Samples,
-    direction: Direction = "below",
-    between: Between = "record",
-    never: Samples = math.inf,
-    where: Samples = True,
-) -> np.ndarray:
+    x: Samples, y: Samples, level: Samples, direction: Direction = "below", between: Between = "record",
+    never: Samples = math.inf, where: Samples = True,
+) -> np.ndarray:  # fmt: skip
     """The x at which each series y (along its last axis) first reaches its level; `never` if it does not.
 
     `direction`: a record reaches the level if y <= level ("below"), if y >= level ("above"), or if it and
@@ -72,17 +68,10 @@ def first_crossing(
 
 
 def first_step(
-    series: xr.DataArray,
-    *,
-    below: Number | np.ndarray | None = None,
-    above: Number | np.ndarray | None = None,
-    between: Between = "record",
-    never: Number = math.inf,
-) -> np.ndarray:
-    """First step of each seed with value <= below (or >= above); `never` where there is none.
-
-    The level is a number, or an array with a number for each seed. `between` is that of `first_crossing`.
-    """
+    series: xr.DataArray, *, below: Level = None, above: Level = None,
+    between: Between = "record", never: Number = math.inf,
+) -> np.ndarray:  # fmt: skip
+    """First step of each seed with value <= below (or >= above); `never` if none. See `first_crossing`."""
     series, steps = trajectories(series), series["step"].values
     if below is not None and above is None:
         return first_crossing(steps, series.values, below, "below", between, never)

@@ -24,7 +24,7 @@ import numpy as np
 import xarray as xr
 
 from descentlab.judging._estimates import Broken, Estimate, refuse, student, trajectories
-from descentlab.judging._intervals import Hull, Student
+from descentlab.judging._intervals import Bounds, Hull, Student
 
 # The default window drops this share of the range of log t, at its start, where constants rule.
 TRANSIENT = 0.25
@@ -36,6 +36,7 @@ FASTER = 0.6
 SAFETY = 2.0
 FEWEST_RECORDS = 4
 FEWEST_SIZES = 7  # two intervals for each third of the range
+Arrays = Sequence[np.ndarray]
 
 
 def exponent(series: xr.DataArray, against: xr.DataArray | None = None, window: Any = None) -> Estimate:
@@ -53,12 +54,7 @@ def exponent(series: xr.DataArray, against: xr.DataArray | None = None, window: 
     return _settling(log_x, log_y, 1 + np.abs(log_x - origin), thirds, sixths, ends)
 
 
-def size_exponent(
-    name: str,
-    sizes: Sequence[np.ndarray],
-    values: Sequence[np.ndarray],
-    regime: Sequence[np.ndarray] | None = None,
-) -> Estimate:
+def size_exponent(name: str, sizes: Arrays, values: Arrays, regime: Arrays | None = None) -> Estimate:
     """The exponent p of value ~ size^p; `sizes` and `values` hold an array of seeds for each size.
 
     Sizes are listed in the direction of the theorem's regime. `regime` is the number >= 1 that the theorem
@@ -85,9 +81,9 @@ def _settling(
     log_x: np.ndarray,
     log_y: np.ndarray,
     clock: np.ndarray,
-    thirds: Sequence[np.ndarray],
-    sixths: Sequence[np.ndarray],
-    range: Mapping[str, tuple[float, float]],
+    thirds: Arrays,
+    sixths: Arrays,
+    range: Mapping[str, Bounds],
 ) -> Estimate:
     """The slope that log y against log x (both by seed) settles to, from those in parts of the range.
 
