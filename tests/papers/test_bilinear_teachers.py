@@ -20,7 +20,7 @@ from descentlab.errors import SettingError
 from descentlab.judging import _grids as scaling
 from descentlab.papers import _registry as paper
 from descentlab.papers import bilinear_teachers as bt
-from descentlab.papers.bilinear_teachers import line, setting
+from descentlab.papers.bilinear_teachers import line, teachers
 from descentlab.papers.bilinear_teachers.figures import attention_along
 from descentlab.running import _experiments as experiment
 from descentlab.store import Store
@@ -108,7 +108,7 @@ def test_samples_have_the_moments_of_the_data_model():
 @pytest.mark.parametrize("law", bt.LAWS)
 def test_laws_have_variance_one_and_mean_zero_but_for_the_exponential(law: str):
     p = bt.Preset(**SMALL)
-    x = np.asarray(setting.entries(KEY, law, (200_000,), p))
+    x = np.asarray(teachers.entries(KEY, law, (200_000,), p))
     assert x.dtype == np.float64
     mean = 1.0 if law == "exponential" else 0.0
     assert_means(x, mean)
@@ -119,7 +119,7 @@ def test_laws_have_variance_one_and_mean_zero_but_for_the_exponential(law: str):
 
 
 def test_gaussian_entries_are_gaussian_and_independent():
-    x = np.asarray(setting.entries(KEY, "gaussian", (200_001,), bt.Preset(**SMALL)))
+    x = np.asarray(teachers.entries(KEY, "gaussian", (200_001,), bt.Preset(**SMALL)))
     assert stats.kstest(x, "norm").pvalue > ALPHA
     assert_means(x**4, 3.0)
     # Neighbours, and numbers half the array apart, which may come from the same random bits.
@@ -163,17 +163,17 @@ def test_teachers_are_what_the_paper_says(teacher: str, seed: int):
 
 def test_the_value_teacher_is_gaussian_with_its_scale():
     keys = jax.random.split(KEY, 500)
-    V = jax.vmap(lambda key: setting.value_teacher(key, bt.Preset(V_scale=0.7)))(keys)
+    V = jax.vmap(lambda key: teachers.value_teacher(key, bt.Preset(V_scale=0.7)))(keys)
     assert_means(V.ravel(), 0.0)
     assert_means(V.ravel() ** 2, 0.7**2)
-    identity = setting.value_teacher(KEY, bt.Preset(teacher="token_selection", V_scale=0.7))
+    identity = teachers.value_teacher(KEY, bt.Preset(teacher="token_selection", V_scale=0.7))
     np.testing.assert_array_equal(identity, 0.7 * np.eye(10))
 
 
 @pytest.mark.parametrize("D", [2, 9])
 @pytest.mark.parametrize("encoding", ["orthogonal", "cosine", "identity", "gaussian"])
 def test_encodings_are_orthogonal_but_for_the_gaussian(encoding: str, D: int):
-    P = np.asarray(setting.encodings(KEY, bt.Preset(teacher="gcn", D=D, K=1, encoding=encoding)))
+    P = np.asarray(teachers.encodings(KEY, bt.Preset(teacher="gcn", D=D, K=1, encoding=encoding)))
     orthogonal = np.allclose(P.T @ P, np.eye(D), atol=1e-13)
     assert orthogonal == (encoding != "gaussian")
 
@@ -238,7 +238,7 @@ def test_the_full_student_is_the_printed_formula_and_contains_the_position_only_
 @by_activation
 @pytest.mark.parametrize("at_zero", [0.0, 0.3, 1.0])
 def test_the_slope_at_zero_is_as_chosen(activation: str, at_zero: float):
-    k, chosen = setting.bend(bt.Preset(activation=activation, leak=0.2, slope_at_zero=at_zero))
+    k, chosen = bt.Preset(activation=activation, leak=0.2, slope_at_zero=at_zero).bend()
     assert (k, chosen) == (SLOPES[activation], 1.0 if activation == "identity" else at_zero)
     slopes = jax.vmap(jax.grad(lambda z: bt.activation(z, k, chosen)))(jnp.array([-2.0, 0.0, 3.0]))
     np.testing.assert_array_equal(slopes, [k, chosen, 1.0])
@@ -446,6 +446,8 @@ def run(p: bt.Preset, steps: Any = STEPS) -> tuple[dict[str, np.ndarray], Any]:
     task = bt.make_task(KEY, p)
     if isinstance(task, bt.Task):
         task = task._replace(preset=p.replace(teacher="gcn", D=p.D, K=p.K, M=p.M, activation=p.activation))
+    else:
+        task = task._replace(preset=PAPER.system.program(p))
     state = bt.dynamics(task, p).init(KEY)
     rows = [measured(task, state)]
     for first, last in itertools.pairwise(steps):
@@ -687,10 +689,10 @@ def test_what_does_not_go_together_is_refused(settings: dict[str, Any], message:
 )
 def test_where_two_numbers_are_not_exact_all_weights_are_trained(settings: dict[str, Any]):
     for p in (bt.Preset(), bt.Preset(algorithm="flow"), bt.Preset(encoding="cosine", teacher="gcn")):
-        assert setting.on_line(p)
-        assert setting.bare(p.replace(detail=False))
-        assert not setting.on_line(p.replace(settings))
-        assert not setting.bare(p.replace(settings, detail=False))
+        assert bt.on_line(p)
+        assert bt.bare(p.replace(detail=False))
+        assert not bt.on_line(p.replace(settings))
+        assert not bt.bare(p.replace(settings, detail=False))
 
 
 def test_a_law_of_ones_own_is_drawn_from_and_names_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -19,10 +19,8 @@ from descentlab.engine._rollout import rollout
 from descentlab.errors import DataError, SettingError
 from descentlab.judging import Claim, Mutant, Outcome, judge
 from descentlab.papers import _registry as paper
+from descentlab.papers.bilinear_teachers import Params, Student, attention, predict
 from descentlab.papers.bilinear_teachers import mnist as digits
-from descentlab.papers.bilinear_teachers import model
-from descentlab.papers.bilinear_teachers.mnist import claims, figures
-from descentlab.papers.bilinear_teachers.model import Params, Student
 
 KEY = jax.random.key(7)
 SMALL = digits.Preset(images="small", M=3, leak=0.2, batch=6, eta=0.01, n_test=20, steps=3, precision=64)
@@ -33,7 +31,7 @@ by_pixels = pytest.mark.parametrize("pixels", ["standard", "unit"])
 
 
 @functools.cache
-def loaded_digits() -> digits.Digits:
+def loaded_digits() -> mnist.Digits:
     """The packaged digits as a run sees them."""
     return jax.tree.map(jnp.asarray, digits.data(SMALL))
 
@@ -288,13 +286,13 @@ def test_accuracy_is_the_share_of_test_images_in_the_right_class(monkeypatch: py
 def test_the_student_is_the_printed_one(activation: str, pixels: str):
     p = SMALL.replace(activation=activation, pixels=pixels)
     X, w = inputs(p), weights(p)
-    found = digits.outputs(w.W_V, model.attention(w.A), X, p)
+    found = digits.outputs(w.W_V, attention(w.A), X, p)
     P = jnp.linalg.qr(random(81, 81, seed=5))[0]
     printed = Student(w.W_V, P @ w.A @ P.T, P, SLOPES[activation])
     S = np.exp(np.asarray(w.A) / 9)
     S /= S.sum(axis=0)
     for n in range(5):
-        np.testing.assert_allclose(found[:, n], model.predict(printed, X[:, n]), rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(found[:, n], predict(printed, X[:, n]), rtol=1e-9, atol=1e-10)
         direct = bent(np.asarray(w.W_V) @ np.asarray(X[:, n]) @ S, SLOPES[activation])
         np.testing.assert_allclose(found[:, n], direct, rtol=1e-10, atol=1e-12)
 
@@ -305,7 +303,7 @@ def test_the_loss_is_half_the_mean_squared_distance(activation: str, pixels: str
     p = SMALL.replace(activation=activation, pixels=pixels)
     X, V, w = inputs(p), kernels(p), weights(p)
     truth = np.asarray(digits.teacher(V, X, p))
-    guess = np.asarray(digits.outputs(w.W_V, model.attention(w.A), X, p))
+    guess = np.asarray(digits.outputs(w.W_V, attention(w.A), X, p))
     expected = np.mean([0.5 * np.sum((truth[:, n] - guess[:, n]) ** 2) for n in range(5)])
     np.testing.assert_allclose(digits.loss(w, V, X, p), expected, rtol=1e-12)
     nothing = Params(jnp.zeros((3, 9)), w.A)
@@ -319,7 +317,7 @@ def test_a_student_who_has_the_teachers_weights_has_no_loss(activation: str, pix
     p = SMALL.replace(activation=activation, pixels=pixels)
     X, V = inputs(p), kernels(p)
     same = Params(V, teachers_logits())
-    np.testing.assert_allclose(model.attention(same.A), digits.pooling(np.float64), rtol=1e-12)
+    np.testing.assert_allclose(attention(same.A), digits.pooling(np.float64), rtol=1e-12)
     assert float(digits.loss(same, V, X, p)) < 1e-24
     assert float(digits.loss(same._replace(W_V=1.01 * V), V, X, p)) > 1e-6
     assert float(digits.loss(same._replace(A=0.0 * same.A), V, X, p)) > 1e-2
@@ -439,7 +437,7 @@ def test_records_are_what_they_say():
 def test_runs_of_the_paper_are_those_of_the_branch_and_share_programs():
     p, steps = SMALL.replace(epochs=1, teacher_batch=60_000), np.arange(3)
     system = paper.load("bilinear_teachers").system_of(p)
-    assert (system.data, system.loss) == (digits.data, digits.LOSS)
+    assert (system.data, system.loss) == (digits.data, "loss")
     run = rollout(system, p, range(3, 5), steps)
     programs = system.advance._cache_size()  # type: ignore[attr-defined]
     other = rollout(system, p.replace(eta=0.02), range(3, 5), steps)
@@ -467,7 +465,7 @@ def test_runs_of_the_paper_are_those_of_the_branch_and_share_programs():
 def test_32_bits_stay_32_bits(activation: str, pixels: str):
     p = SMALL.replace(activation=activation, pixels=pixels, precision=32, epochs=1)
 
-    def last(key: Any, data: digits.Digits) -> Any:
+    def last(key: Any, data: mnist.Digits) -> Any:
         task = Loaded(digits.make_task(key, p, data), data)
         dynamics = digits.dynamics(task, p)
         state = dynamics.advance(key, dynamics.init(key), jnp.asarray(0), jnp.asarray(3))
@@ -487,9 +485,9 @@ def test_all_of_mnist_is_required_where_it_is_used_and_nowhere_else(monkeypatch:
 
     monkeypatch.setattr(mnist, "load", missing)
     digits._digits.cache_clear()
-    digits.require(SMALL)
+    digits.EXPERIMENT.require(SMALL)
     with pytest.raises(DataError, match="no train"):
-        digits.require(digits.Preset())
+        digits.EXPERIMENT.require(digits.Preset())
 
 
 @pytest.mark.parametrize(
@@ -522,10 +520,11 @@ def test_as_many_test_images_as_there_are_may_be_used():
 
 
 def test_claims_and_figures_are_for_the_presets_and_runs_there_are():
-    assert all(set(need.presets) == set(digits.PRESETS) for need in (*digits.CLAIMS, *digits.FIGURES))
-    shown = [name for figure in digits.FIGURES for name in figure.claims]
-    assert shown == [claim.name for claim in digits.CLAIMS]
-    for need in (*digits.CLAIMS, *digits.FIGURES):
+    figures = (digits.figure_4, digits.figure_5)
+    assert all(set(need.presets) == set(digits.PRESETS) for need in (*digits.section.claims, *figures))
+    shown = [name for figure in figures for name in figure.claims]
+    assert shown == [claim.name for claim in digits.section.claims]
+    for need in (*digits.section.claims, *figures):
         found = {name: SMALL.replace(overrides).activation for name, overrides in need.runs.items()}
         assert found == {"relu": "relu", "leaky": "leaky_relu"}
 
@@ -585,8 +584,9 @@ AS_CLAIMED = {
     "relu": made_up(hits=EDGES_LOST),
     "leaky": made_up(left=(0.02, 0.021, 0.022, 0.023), hits=EDGES_LOST),
 }
-CLAIMS = {claim.name: claim for claim in claims.CLAIMS}
-by_claim = pytest.mark.parametrize("claim", claims.CLAIMS, ids=lambda claim: claim.name)
+CLAIMS = {claim.name: claim for claim in digits.section.claims}
+by_claim = pytest.mark.parametrize("claim", digits.section.claims, ids=lambda claim: claim.name)
+background = digits.mnist_background_patches_fail
 
 
 @pytest.mark.parametrize(
@@ -615,7 +615,7 @@ def test_ends_are_measured_by_the_worse_activation_of_each_seed(
     assert found.value == pytest.approx(value, rel=1e-12)
     assert found.seeds == SEEDS
     assert found.notes == pytest.approx(notes | ACCURACIES)
-    assert found.range == {"step": (0.0, 50.0)}
+    assert judge(CLAIMS[name], {"relu": relu, "leaky": leaky}).range == {"step": (0.0, 50.0)}
 
 
 def rows(**errors: Any) -> np.ndarray:
@@ -631,23 +631,23 @@ def test_inner_rows_are_recovered_below_one_half():
     inner = np.concatenate([np.full(20, 0.5), np.full(10, 0.4999), np.full(33, 0.1)])
     off = rows(first=1.7, inner=inner, last=1.7)
     on = rows(first=0.0, inner=0.0, last=0.0)
-    assert claims.inner_recovered(made_up(errors=off)).tolist() == pytest.approx([43 / 63] * SEEDS)
-    assert claims.inner_recovered(made_up(errors=on)).tolist() == [1.0] * SEEDS
+    assert digits.inner_recovered(made_up(errors=off)).tolist() == pytest.approx([43 / 63] * SEEDS)
+    assert digits.inner_recovered(made_up(errors=on)).tolist() == [1.0] * SEEDS
     found = measure(relu=made_up(errors=on), leaky=made_up(errors=off))
     assert found.value == pytest.approx(43 / 63)
     assert found.notes == pytest.approx({"relu": 1.0, "leaky_relu": 43 / 63} | ACCURACIES)
     by_seed = made_up(errors=np.stack([on, off, on, off]))
     other = made_up(errors=np.stack([on, on, off, off]))
     assert measure(relu=by_seed, leaky=other).value == pytest.approx((1 + 3 * 43 / 63) / 4)
-    assert claims.inner_recovered(by_seed.transpose()).tolist() == pytest.approx([1.0, 43 / 63, 1.0, 43 / 63])
+    assert digits.inner_recovered(by_seed.transpose()).tolist() == pytest.approx([1.0, 43 / 63, 1.0, 43 / 63])
 
 
 def test_hits_are_largest_entries_where_the_teacher_has_its_own():
     given = np.random.default_rng(5).integers(10, size=(SEEDS, 81))
     run = made_up(hits=given)
-    np.testing.assert_allclose(claims.hits(run), given / 9)
-    np.testing.assert_allclose(claims.hits(run.transpose(*reversed(list(run.sizes)))), given / 9)
-    np.testing.assert_allclose(claims.inner_hits(run), given[:, 9:72].mean(axis=1) / 9)
+    np.testing.assert_allclose(digits.hits(run), given / 9)
+    np.testing.assert_allclose(digits.hits(run.transpose(*reversed(list(run.sizes)))), given / 9)
+    np.testing.assert_allclose(digits.inner_hits(run), given[:, 9:72].mean(axis=1) / 9)
     S, T = run["attention"].values[1, 30], slow_pooling()[30]
     largest = sorted(range(81), key=lambda j: -S[j])[:9]
     assert sum(T[j] > 0 for j in largest) == given[1, 30]
@@ -661,18 +661,19 @@ def test_hits_are_largest_entries_where_the_teacher_has_its_own():
 
 def test_edge_rows_fail_from_one_half_on():
     errors = rows(first=[0.5] * 4 + [0.4999] * 5, inner=1.7, last=[1.7] * 2 + [0.0] * 7)
-    assert claims.edge_failed(made_up(errors=errors)).tolist() == pytest.approx([6 / 18] * SEEDS)
-    found = claims.background(made_up(errors=rows(first=1.7, last=1.7)), made_up(errors=errors))
+    assert digits.edge_failed(made_up(errors=errors)).tolist() == pytest.approx([6 / 18] * SEEDS)
+    runs = {"relu": made_up(errors=rows(first=1.7, last=1.7)), "leaky": made_up(errors=errors)}
+    found = background(**runs)
     assert found.notes["relu_share_of_these_rows_failed"] == 1.0
     assert found.notes["leaky_relu_share_of_these_rows_failed"] == pytest.approx(6 / 18)
-    assert found.range == {"step": (0.0, 50.0)}
+    assert judge(background, runs).range == {"step": (0.0, 50.0)}
 
 
 def test_notes_on_background_are_rank_correlations_and_extremes_of_ink():
     rng = np.random.default_rng(0)
     ink = np.stack([rng.permutation(np.linspace(0.01, 0.95, 81)) for _ in range(SEEDS)])
     errors = np.stack([rng.permutation(np.linspace(0.01, 1.7, 81)) ** 3 / 3 for _ in range(SEEDS)])
-    found = claims.background(made_up(errors=errors, ink=ink), made_up(errors=1.7 * (1 - ink**5), ink=ink))
+    found = background(made_up(errors=errors, ink=ink), made_up(errors=1.7 * (1 - ink**5), ink=ink))
     ranks = [stats.spearmanr(a, b).statistic for a, b in zip(ink, errors, strict=True)]  # type: ignore[attr-defined]
     assert found.notes["relu_rank_correlation_of_ink_and_error"] == pytest.approx(np.mean(ranks))
     assert found.notes["leaky_relu_rank_correlation_of_ink_and_error"] == pytest.approx(-1.0)
@@ -687,25 +688,25 @@ def test_equal_values_share_their_rank():
     rng = np.random.default_rng(1)
     ink, errors = rng.integers(4, size=81) / 4, rng.integers(3, size=81) / 2
     expected = stats.spearmanr(ink, errors).statistic  # type: ignore[attr-defined]
-    assert claims.rank_correlation(ink, errors) == pytest.approx(expected, rel=1e-12)
+    assert digits.rank_correlation(ink, errors) == pytest.approx(expected, rel=1e-12)
     order = rng.permutation(81)
-    assert claims.rank_correlation(ink[order], errors[order]) == pytest.approx(expected, rel=1e-12)
-    assert claims.rank_correlation(ink, np.zeros(81)) == 0.0
+    assert digits.rank_correlation(ink[order], errors[order]) == pytest.approx(expected, rel=1e-12)
+    assert digits.rank_correlation(ink, np.zeros(81)) == 0.0
 
 
 def test_background_is_how_much_larger_errors_are_at_the_edge():
     near, far = made_up(errors=rows(first=0.5, last=0.7)), made_up(errors=rows(first=1.7, last=1.7))
-    assert claims.edge_lag(near).tolist() == pytest.approx([0.5 / (16 / 9)] * SEEDS)
-    assert claims.background(near, far).value == pytest.approx(0.5 / (16 / 9))
-    assert claims.background(far, far).value == pytest.approx(1.6 / (16 / 9))
+    assert digits.edge_lag(near).tolist() == pytest.approx([0.5 / (16 / 9)] * SEEDS)
+    assert background(near, far).value == pytest.approx(0.5 / (16 / 9))
+    assert background(far, far).value == pytest.approx(1.6 / (16 / 9))
     # Rows of uniform attention err alike, whatever the order of their entries.
     uniform = made_up(errors=np.full(81, 16 / 9), hits=[0] * 9 + [9] * 63 + [0] * 9)
-    assert claims.background(uniform, uniform).value == pytest.approx(0.0, abs=1e-12)
+    assert background(uniform, uniform).value == pytest.approx(0.0, abs=1e-12)
 
 
 def test_notes_on_background_compare_hits_at_the_edge_with_others():
     run = made_up(errors=np.linspace(0, 1, 81), hits=[3] * 9 + [6] * 63 + [0] * 9)
-    notes = claims.background(made_up(), run).notes
+    notes = background(made_up(), run).notes
     assert notes["leaky_relu_hits_in_these_rows"] == pytest.approx(1.5 / 9)
     assert notes["leaky_relu_hits_in_other_rows"] == pytest.approx(6 / 9)
     assert notes["relu_hits_in_these_rows"] == notes["relu_hits_in_other_rows"] == 1.0
@@ -715,7 +716,7 @@ def test_notes_on_background_compare_hits_at_the_edge_with_others():
 def test_where_no_row_fails_or_all_do_the_other_note_is_its_bound(error: float, least: float, most: float):
     ink, errors = np.linspace(0.2, 0.8, 81), error + np.linspace(0, 1e-3, 81)
     run = made_up(errors=errors, ink=ink)
-    notes = claims.background(run, run).notes
+    notes = background(run, run).notes
     assert notes["relu_least_ink_of_a_recovered_row"] == pytest.approx(least)
     assert notes["leaky_relu_most_ink_of_a_failed_row"] == pytest.approx(most)
 
@@ -750,7 +751,7 @@ def refuted(claim: Claim, mutant: Mutant) -> None:
         assert set(altered) == set(data)
         assert not any(altered[name]["row_error"].values.any() for name in altered)
         assert all(altered[name]["loss"].identical(data[name]["loss"]) for name in altered)
-        assert all(np.all(claims.hits(altered[name]) == 1.0) for name in altered)
+        assert all(np.all(digits.hits(altered[name]) == 1.0) for name in altered)
     else:
         assert mutant.settings == {"eta": 1e-9}
         # Nothing is learned but a direction that a single step has; real ones: test_every_paper.
@@ -764,7 +765,7 @@ def refuted(claim: Claim, mutant: Mutant) -> None:
 
 
 def test_figure_4_shows_losses_and_cosines():
-    canvas = figures.draw_training(**AS_CLAIMED)
+    canvas = digits.figure_4(**AS_CLAIMED)
     assert isinstance(canvas, matplotlib.figure.Figure)
     losses, cosines = canvas.axes
     for ax, name in ((losses, "loss"), (cosines, "value_cosine")):
@@ -773,7 +774,7 @@ def test_figure_4_shows_losses_and_cosines():
             np.testing.assert_allclose(drawn[:, 0], [7, 50])
             np.testing.assert_allclose(drawn[:, 1], np.median(run[name].values[:, 1:], axis=0))
     other = AS_CLAIMED["leaky"].assign(teacher_accuracy=("seed", np.full(SEEDS, 0.8125)))
-    [words] = figures.draw_training(**(AS_CLAIMED | {"leaky": other})).axes[0].texts
+    [words] = digits.figure_4(**(AS_CLAIMED | {"leaky": other})).axes[0].texts
     assert words.get_text().splitlines()[1:] == ["93.0% ReLU", "81.2% LeakyReLU", "(71% in the paper)"]
 
 
@@ -789,7 +790,7 @@ def test_figure_5_shows_attention_and_the_patches_that_are_lost():
         for column in range(27):
             cut[row % 3 * 3 + column % 3, row // 3 * 9 + column // 3] = image[row, column]
     relu["example"][0] = cut
-    canvas = figures.draw_attention(relu=relu, leaky=leaky)
+    canvas = digits.figure_5(relu=relu, leaky=leaky)
     assert isinstance(canvas, matplotlib.figure.Figure)
     truth, first, second, shown, against = canvas.axes
     for ax, matrix in (

@@ -28,10 +28,8 @@ from descentlab.drawing import (
     style,
 )
 from descentlab.judging import Broken, Estimate, setting
-from descentlab.papers import Figure, Table
-from descentlab.papers.bilinear_teachers import measures
-from descentlab.papers.bilinear_teachers.claims import FACTORS, OVER_SIZES, PRINTED, START, WORDS
-from descentlab.papers.bilinear_teachers.runs import ALL_WEIGHTS, FULL, GRIDS, ONLINE, SIX
+from descentlab.papers import figure, table
+from descentlab.papers.bilinear_teachers import theorems
 
 NARROW = (2.45, 2.2)
 TEACHERS = {
@@ -55,10 +53,8 @@ QUANTITIES = {
 
 def time_axis(ax: Axes, *runs: xr.Dataset, title: str = "") -> None:
     """A log axis of steps, over all of the runs; and the title."""
-    ax.set_xscale("log")
-    ax.set_xlim(0.9, max(2.0, *(float(run["step"].values[-1]) for run in runs)))
-    ax.set_xlabel("$T$")
-    ax.set_title(title)
+    last = max(2.0, *(float(run["step"].values[-1]) for run in runs))
+    ax.set(xscale="log", xlim=(0.9, last), xlabel="$T$", title=title)
 
 
 def curve(ax: Axes, run: xr.Dataset, name: str, label: str, color: str, linestyle: Any = "-") -> None:
@@ -94,16 +90,28 @@ def mark(ax: Axes, time: Any, label: str = r"$T^\ast$", height: Any = 0.03) -> N
         )  # fmt: skip
 
 
+def level(ax: Axes, value: float) -> None:
+    """A value as a thin dotted line."""
+    ax.axhline(value, color=GREY, lw=0.8, ls=":", zorder=0)
+
+
 def half_time(run: xr.Dataset) -> float:
     """T*, median over seeds."""
-    return float(np.median(measures.hitting_time(run)))
+    return float(np.median(theorems.hitting_time(run)))
 
 
 # ---------------------------------------------------------------- the paper's figures
 
 
+@figure(
+    "The full student after training, one seed, with its position coordinates turned from encodings into "
+    "positions: W_V, W_KQ (lines part features from positions), and the share of their norms outside the "
+    "blocks that the position-only student keeps. Dotted: a tenth. Figure 1.",
+    runs={"run": theorems.FULL},
+    claims=("other_blocks_stay_negligible",),
+)
 @style()
-def draw_full(run: xr.Dataset) -> Canvas:
+def figure_1(run: xr.Dataset) -> Canvas:
     """W_V and W_KQ of the full student by blocks, and the share of norm outside the main ones."""
     figure, axes = panels(1, 3, (2.45, 2.5))
     d, titles = setting(run, "d"), {"value_weights": "$W_V$", "attention_weights": "$W_{KQ}$"}
@@ -122,14 +130,25 @@ def draw_full(run: xr.Dataset) -> Canvas:
     shares.set_yscale("log")
     curve(shares, run, "other_value_share", "$W_V$", BLUE)
     curve(shares, run, "other_attention_share", "$W_{KQ}$", VERMILION)
-    shares.axhline(0.1, color=GREY, lw=0.8, ls=":", zorder=0)
+    level(shares, 0.1)
     shares.legend()
     time_axis(shares, run, title="share of norm in other blocks")
     return figure
 
 
+def kind(run: xr.Dataset) -> tuple[tuple[str, str], tuple[str, Any]]:
+    """Name and colour of a run's teacher, name and line of its activation."""
+    return TEACHERS[setting(run, "teacher")], ACTIVATIONS[setting(run, "activation")]
+
+
+@figure(
+    "Excess loss, excess OOD loss with the teacher's labels, and cosine of W_V and V* for the six runs: "
+    "median over seeds and range of seeds. The paper has slopes -1 and -1/2. Figure 2.",
+    runs=theorems.SIX,
+    claims=("excess_loss_in_T", "ood_excess_in_T", "value_direction_recovers"),
+)
 @style()
-def draw_six(**runs: xr.Dataset) -> Canvas:
+def figure_2(**runs: xr.Dataset) -> Canvas:
     """Excess loss, excess OOD loss and cosine of the six runs."""
     figure, axes = panels(1, 3, NARROW)
     names = {"excess_loss": r"$L - L_{\mathrm{opt}}$", "ood_excess": "excess OOD loss", "value_cosine": ""}
@@ -143,29 +162,6 @@ def draw_six(**runs: xr.Dataset) -> Canvas:
         time_axis(ax, *runs.values(), title=title or r"$\cos(W_V, V^\ast)$")
     cosine_axis(axes[0, 2])
     legend(figure)
-    return figure
-
-
-def kind(run: xr.Dataset) -> tuple[tuple[str, str], tuple[str, Any]]:
-    """Name and colour of a run's teacher, name and line of its activation."""
-    return TEACHERS[setting(run, "teacher")], ACTIVATIONS[setting(run, "activation")]
-
-
-@style()
-def draw_heatmaps(**runs: xr.Dataset) -> Canvas:
-    """S at the end above and S* below, in units of 1/K."""
-    figure, axes = panels(2, len(runs), (1.22, 1.3))
-    for column, run in zip(axes.T, runs.values(), strict=True):
-        column[0].set_title(f"{kind(run)[0][0]}\n{kind(run)[1][0]}")
-        for ax, name in zip(column, ("attention", "teacher_attention"), strict=True):
-            ax.set(xticks=[], yticks=[])
-            ax.spines[:].set_visible(True)
-            if name in run:
-                ax.imshow(setting(run, "K") * run[name].isel(seed=0).values, cmap="magma_r", vmin=0, vmax=1)
-    axes[0, 0].set_ylabel("trained $S$")
-    axes[1, 0].set_ylabel(r"teacher's $S^\ast$")
-    if axes[0, -1].images:
-        figure.colorbar(axes[0, -1].images[0], ax=axes, shrink=0.7, aspect=30, label="entry times $K$")
     return figure
 
 
@@ -190,26 +186,56 @@ def heatmaps_along(**runs: xr.Dataset) -> Movie:
     return Movie({name: one.sel(step=shared) for name, one in found.items()}, "magma_r", 0.0, 1.0)
 
 
+@figure(
+    "Attention S after training above the teacher's S* for the six runs, one seed, times K. Figure 3.",
+    runs=theorems.SIX,
+    claims=("heatmap_matches_teacher",),
+    moving=heatmaps_along,
+)
+@style()
+def figure_3(**runs: xr.Dataset) -> Canvas:
+    """S at the end above and S* below, in units of 1/K."""
+    figure, axes = panels(2, len(runs), (1.22, 1.3))
+    for column, run in zip(axes.T, runs.values(), strict=True):
+        (who, _), (bend, _) = kind(run)
+        column[0].set_title(f"{who}\n{bend}")
+        for ax, name in zip(column, ("attention", "teacher_attention"), strict=True):
+            ax.set(xticks=[], yticks=[])
+            ax.spines[:].set_visible(True)
+            if name in run:
+                ax.imshow(setting(run, "K") * run[name].isel(seed=0).values, cmap="magma_r", vmin=0, vmax=1)
+    axes[0, 0].set_ylabel("trained $S$")
+    axes[1, 0].set_ylabel(r"teacher's $S^\ast$")
+    if axes[0, -1].images:
+        figure.colorbar(axes[0, -1].images[0], ax=axes, shrink=0.7, aspect=30, label="entry times $K$")
+    return figure
+
+
 # ---------------------------------------------------------------- one run
 
 
+@figure(
+    "The paper's own algorithm, descent on fresh batches, beside the run with exact gradients: median "
+    "over seeds and range of seeds, T* of the latter. Not in the paper.",
+    runs={"exact": {}, "online": theorems.ONLINE},
+    claims=("value_direction_recovers", "heatmap_matches_teacher"),
+)
 @style()
-def draw_online(exact: xr.Dataset, online: xr.Dataset) -> Canvas:
+def figure_online(exact: xr.Dataset, online: xr.Dataset) -> Canvas:
     """Loss, direction and attention under the exact gradient and under fresh batches."""
     figure, axes = panels(1, 3, NARROW)
-    own = {"population": "exact gradient", "flow": "gradient flow"}.get(
-        setting(exact, "algorithm"), "long run"
+    algorithms = {"population": "exact gradient", "flow": "gradient flow"}
+    shown = (
+        (exact, algorithms.get(setting(exact, "algorithm"), "long run"), BLUE, "-"),
+        (online, f"fresh batches of {setting(online, 'batch')}", VERMILION, (0, (4, 1.5))),
     )
-    labels = own, f"fresh batches of {setting(online, 'batch')}"
     names = {"excess_loss": r"$L - L_{\mathrm{opt}}$ over its start", "value_cosine": r"$\cos(W_V, V^\ast)$",
              "attention_error": r"$\|S - S^\ast\|_F$ over its start"}  # fmt: skip
     for ax, (name, title) in zip(axes[0], names.items(), strict=True):
         ax.set_yscale("linear" if name == "value_cosine" else "log")
-        for run, label, color, line in zip(
-            (exact, online), labels, (BLUE, VERMILION), ("-", (0, (4, 1.5))), strict=True
-        ):
+        for run, *how in shown:
             start = 1.0 if name == "value_cosine" else run[name].isel(step=0)
-            curve(ax, run.assign({name: run[name] / start}), name, label, color, line)
+            curve(ax, run.assign({name: run[name] / start}), name, *how)
         mark(ax, half_time(exact))
         time_axis(ax, exact, online, title=title)
     cosine_axis(axes[0, 1])
@@ -217,8 +243,14 @@ def draw_online(exact: xr.Dataset, online: xr.Dataset) -> Canvas:
     return figure
 
 
+@figure(
+    "The excess OOD loss by kind of labels: the teacher's; these as the paper estimates it, on 100 noisy "
+    "samples; unrelated to X, of mean zero; and the worst, of the teacher's own size, for which Theorem "
+    "3.2 must hold too. Where a line dips, the excess changes sign. Not in the paper.",
+    claims=("ood_excess_in_T", "ood_bound_holds"),
+)
 @style()
-def draw_ood(run: xr.Dataset) -> Canvas:
+def figure_ood(run: xr.Dataset) -> Canvas:
     """The excess OOD loss under four kinds of labels."""
     figure, axes = panels(1, 1, (4.6, 3.0))
     ax = axes[0, 0]
@@ -229,7 +261,7 @@ def draw_ood(run: xr.Dataset) -> Canvas:
         "ood_excess_100": ("teacher's, noisy, 100 samples", ORANGE, (0, (2, 3))),
     }  # fmt: skip
     if "teacher_ood_loss" in run:
-        run = run.assign(worst=measures.worst_case(run))
+        run = run.assign(worst=theorems.worst_case(run))
         run = run.assign({name: run[name] / run["teacher_ood_loss"] for name in kinds})
     for name, how in kinds.items():
         curve(ax, run, name, *how)
@@ -242,32 +274,44 @@ def draw_ood(run: xr.Dataset) -> Canvas:
     return figure
 
 
+@figure(
+    "What is left of the errors of Theorem 3.1 when the printed powers of eta T are divided out, against "
+    f"T / T*, a line a seed: flat where the rate holds. Dashed: T*; {theorems.SETTLED} T*, from where "
+    f"rates are read; {theorems.LATE} T*, where prefactors are. Not in the paper.",
+    claims=("attention_recovers_in_T", "value_recovers_in_T", "excess_loss_in_T"),
+)
 @style()
-def draw_rates(run: xr.Dataset) -> Canvas:
+def figure_rates(run: xr.Dataset) -> Canvas:
     """What is left of the three errors when their printed powers of eta T are divided out, seed by seed."""
     figure, axes = panels(1, 3, NARROW)
     steps = run["step"].values[1:].astype(float)
-    for ax, color, (quantity, (_, _, name)) in zip(
-        axes[0], (BLUE, GREEN, VERMILION), WORDS.items(), strict=False
+    for ax, color, (quantity, scaling) in zip(
+        axes[0], (BLUE, GREEN, VERMILION), theorems.SCALINGS.items(), strict=False
     ):
-        left = run[name].transpose("seed", "step").values[:, 1:]
-        left = left * (setting(run, "eta") * steps) ** measures.RATES[name]
-        for values, time in zip(left, np.minimum(measures.hitting_time(run), steps[-1]), strict=True):
+        left = run[scaling.recorded].transpose("seed", "step").values[:, 1:]
+        left = left * (setting(run, "eta") * steps) ** theorems.RATES[scaling.recorded]
+        for values, time in zip(left, np.minimum(theorems.hitting_time(run), steps[-1]), strict=True):
             late = steps >= time / 30
             ax.loglog(steps[late] / time, values[late], color=color, lw=0.7, alpha=0.7)
-        for multiple in {1, measures.SETTLED, measures.LATE}:
+        for multiple in {1, theorems.SETTLED, theorems.LATE}:
             mark(ax, multiple, "")
         ax.set(title=QUANTITIES[quantity][1], xlabel=r"$T / T^\ast$")
     return figure
 
 
+@figure(
+    "The numbers of Lemma D.2 over time, with K C_2 = (D - K) C_3; and, with all weights trained, their "
+    "largest relative distance from the lemma's form. Dotted: what the claim allows. Not in the paper.",
+    runs={"run": {}, "all_weights": theorems.ALL_WEIGHTS},
+    claims=("parameters_stay_on_the_line",),
+)
 @style()
-def draw_line(run: xr.Dataset, all_weights: xr.Dataset) -> Canvas:
+def figure_line(run: xr.Dataset, all_weights: xr.Dataset) -> Canvas:
     """C_1, C_2 and C_3 over time, and how far all weights are from the form they stand for."""
     figure, axes = panels(1, 3, NARROW)
     value, attention, off = axes[0]
     curve(value, run, "C_1", "$C_1$", BLACK)
-    value.axhline(1, color=GREY, lw=0.8, ls=":", zorder=0)
+    level(value, 1)
     curve(attention, run, "C_2", "$C_2$", BLUE)
     curve(attention, run, "C_3", "$C_3$", VERMILION)
     D, K = setting(run, "D"), setting(run, "K")
@@ -276,12 +320,12 @@ def draw_line(run: xr.Dataset, all_weights: xr.Dataset) -> Canvas:
         attention.legend()
     off.set_yscale("log")
     curve(off, all_weights, "off_line", "off the line", PURPLE)
-    off.axhline(1e-9, color=GREY, lw=0.8, ls=":", zorder=0)
-    titles = (
-        r"$C_1$: $W_V$ over $V^\ast$", r"$C_2$, $C_3$: entries of $P^\top W_{KQ} P$",
-        "all weights: distance from the line",
-    )  # fmt: skip
-    for ax, one, title in zip(axes[0], (run, run, all_weights), titles, strict=True):
+    level(off, 1e-9)
+    for ax, one, title in (
+        (value, run, r"$C_1$: $W_V$ over $V^\ast$"),
+        (attention, run, r"$C_2$, $C_3$: entries of $P^\top W_{KQ} P$"),
+        (off, all_weights, "all weights: distance from the line"),
+    ):
         mark(ax, half_time(one), height=0.88)
         time_axis(ax, one, title=title)
     return figure
@@ -289,30 +333,37 @@ def draw_line(run: xr.Dataset, all_weights: xr.Dataset) -> Canvas:
 
 # ---------------------------------------------------------------- over sizes
 
-ALL_SIZES = {name: cell for grid in GRIDS.values() for name, cell in grid.runs.items()}
+ALL_SIZES = {name: cell for grid in theorems.GRIDS.values() for name, cell in grid.runs.items()}
+OVER_SIZES = tuple(claim.name for claim in theorems.IN_SIZES.values())
 
 
 def part(factor: str, runs: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
     """The runs of one grid."""
-    return {name: runs[name] for name in GRIDS[factor].runs}
+    return {name: runs[name] for name in theorems.GRIDS[factor].runs}
 
 
 def measured(quantity: str, factor: str, runs: Mapping[str, xr.Dataset]) -> Estimate | None:
     """What the claim on a quantity and a factor measures; None where nothing can be measured."""
-    claim = next(claim for claim in OVER_SIZES if claim.name == f"{quantity}_in_{factor}")
     try:
-        return claim.measure(**part(factor, runs))
+        return theorems.IN_SIZES[quantity, factor](**part(factor, runs))
     except Broken:
         return None
 
 
+@figure(
+    "Exponents of Theorem 3.1 in D, K, |V*|_F and eta, printed and measured: of errors at "
+    f"{theorems.LATE} T*, their power of eta T divided out, and of T*. An arrow: the interval goes on. "
+    "Not in the paper.",
+    runs=ALL_SIZES,
+    claims=OVER_SIZES,
+)
 @style()
-def draw_exponents(**runs: xr.Dataset) -> Canvas:
+def figure_exponents(**runs: xr.Dataset) -> Canvas:
     """Printed and measured exponents, a panel for each factor; arrows where intervals go on."""
-    figure, axes = panels(1, len(GRIDS), (1.85, 1.9), sharey=True)
-    for ax, factor in zip(axes[0], GRIDS, strict=True):
-        printed = [powers[factor] for powers in PRINTED.values()]
-        found = [measured(quantity, factor, runs) for quantity in PRINTED]
+    figure, axes = panels(1, len(theorems.GRIDS), (1.85, 1.9), sharey=True)
+    for ax, factor in zip(axes[0], theorems.GRIDS, strict=True):
+        printed = [scaling.powers[factor] for scaling in theorems.SCALINGS.values()]
+        found = [measured(quantity, factor, runs) for quantity in theorems.SCALINGS]
         known = [*printed, *(one.value for one in found if one is not None)]
         low, high = min(known) - 0.6, max(known) + 0.6
         ax.plot(printed, range(len(printed)), "o", mfc="none", mec=VERMILION, ms=7, label="printed")
@@ -325,35 +376,42 @@ def draw_exponents(**runs: xr.Dataset) -> Canvas:
                 ax.plot(one.value, y, "o", color=BLUE, ms=3.2, label="measured, with its 95 % interval")
         ax.axvline(0, color=GREY, lw=0.8, ls=":", zorder=0)
         ax.set(xlim=(low, high), ylim=(len(found) - 0.5, -0.5), xlabel=f"exponent of {SYMBOLS[factor]}")
-        ax.set_yticks(range(len(found)), [QUANTITIES[quantity][0] for quantity in PRINTED])
+        ax.set_yticks(range(len(found)), [QUANTITIES[quantity][0] for quantity in theorems.SCALINGS])
         ax.grid(axis="y", lw=0.3)
     legend(figure)
     return figure
 
 
+@figure(
+    "The points behind the exponents, every seed, and lines of the printed and the measured slope "
+    "through the size nearest to the theorem's regime. Against eta, quantities are without their power "
+    "of eta. Not in the paper.",
+    runs=ALL_SIZES,
+    claims=OVER_SIZES,
+)
 @style()
-def draw_sizes(**runs: xr.Dataset) -> Canvas:
+def figure_sizes(**runs: xr.Dataset) -> Canvas:
     """The points behind the exponents, with printed and measured slopes through those of the last size."""
-    figure, axes = panels(len(PRINTED), len(GRIDS), (1.85, 1.45), sharex="col")
-    for row, (quantity, powers) in zip(axes, PRINTED.items(), strict=True):
-        for ax, (factor, power) in zip(row, powers.items(), strict=True):
-            own, alone = part(factor, runs), factor == "eta"
-            x = np.array(measures.sizes(factor, own))
-            if name := WORDS[quantity][2]:
-                y = np.array([measures.prefactor(name, run, alone)[0] for run in own.values()])
-            else:
-                units = [1.0 if alone else setting(run, "eta") for run in own.values()]
-                y = np.array(units)[:, None] * [measures.hitting_time(run) for run in own.values()]
+    figure, axes = panels(len(theorems.SCALINGS), len(theorems.GRIDS), (1.85, 1.45), sharex="col")
+    for row, (quantity, scaling) in zip(axes, theorems.SCALINGS.items(), strict=True):
+        for ax, (factor, power) in zip(row, scaling.powers.items(), strict=True):
+            own = part(factor, runs)
+            x = np.array(theorems.sizes(factor, own))
+            y = np.array([
+                theorems.prefactor(scaling.recorded, factor, run)[0]
+                if scaling.recorded
+                else theorems.unit(factor, run) * theorems.hitting_time(run)
+                for run in own.values()
+            ])  # fmt: skip
             ax.loglog(x.ravel(), y.ravel(), "o", ms=2.5, color=BLACK, alpha=0.6, mew=0, label="every seed")
-            estimate, ends = measured(quantity, factor, runs), np.array([x.min(), x.max()])
+            ends = np.array([x.min(), x.max()])
             at_x, at_y = np.exp(np.log(x[-1]).mean()), np.exp(np.log(y[-1]).mean())
+            estimate = measured(quantity, factor, runs)
             if estimate is not None:
-                ax.plot(
-                    ends, at_y * (ends / at_x) ** estimate.value, color=BLUE, lw=1, label="measured slope"
-                )
-            ax.plot(
-                ends, at_y * (ends / at_x) ** power, color=VERMILION, ls="--", lw=1, label="printed slope"
-            )
+                slope = at_y * (ends / at_x) ** estimate.value
+                ax.plot(ends, slope, color=BLUE, lw=1, label="measured slope")
+            slope = at_y * (ends / at_x) ** power
+            ax.plot(ends, slope, color=VERMILION, ls="--", lw=1, label="printed slope")
             # What hardly moves shall look so.
             low, high = ax.get_ylim()
             if high < 20 * low:
@@ -367,124 +425,49 @@ def draw_sizes(**runs: xr.Dataset) -> Canvas:
     return figure
 
 
-def start_quotients(run: xr.Dataset) -> dict[str, np.ndarray]:
-    """The printed right-hand sides at T*, constants left out, over what is possible, by seed (START)."""
-    D, K, norm = float(setting(run, "D")), float(setting(run, "K")), run["teacher_norm"].values
-    time = setting(run, "eta") * measures.hitting_time(run)
-    return {
-        r"$\|S - S^\ast\|_F$, over the most that any $S$ gives": D**2 / norm / np.sqrt(time * (1 + 1 / K)),
-        r"$\|W_V - V^\ast\|_F$, over $\|V^\ast\|_F$": D**2 * np.sqrt(K / time) / norm,
-        r"$L - L_{\mathrm{opt}}$, over its start": K * D**4 / time / run["excess_loss"].isel(step=0).values,
-    }
+@table(
+    "Exponents of Theorem 3.1, printed and measured, and the law that the last size suggests with the "
+    "nearest half-integer exponent, all else as in the preset. Not in the paper.",
+    runs=ALL_SIZES,
+    claims=OVER_SIZES,
+)
+def table_exponents(**runs: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
+    """Printed and measured exponents, and the power law that the largest sizes suggest."""
+    rows: list[list[Any]] = []
+    for quantity, factor in theorems.IN_SIZES:
+        scaling, one = theorems.SCALINGS[quantity], measured(quantity, factor, runs)
+        cells = ["not measured", "–", "–"]
+        if one is not None:
+            low, high = one.interval()
+            law = "{suggested_constant:.3g} {0}^{suggested_exponent:g}".format(
+                theorems.FACTORS[factor], **one.notes
+            )
+            cells = [f"{one.value:.3f}", f"{low:.3f} to {high:.3f}", law]
+        symbol = scaling.symbol.replace("eta T", "T" if factor == "eta" else "eta T")
+        rows.append([symbol, theorems.FACTORS[factor], f"{scaling.powers[factor]:g}", *cells])
+    return ["quantity", "factor", "printed", "measured", "95 % interval", "suggested law"], rows
 
 
+@figure(
+    "The right-hand sides of Theorem 3.1 at T = T*, constants left out, over what they bound can be at "
+    "most, against D. Two-sided bounds from T* on would stay below a constant. Not in the paper.",
+    runs=theorems.GRIDS["D"].runs,
+    claims=("printed_bounds_fit_the_start",),
+)
 @style()
-def draw_start(**runs: xr.Dataset) -> Canvas:
+def figure_start(**runs: xr.Dataset) -> Canvas:
     """The printed bounds at T* over what is possible, against D."""
     figure, axes = panels(1, 1, (3.8, 2.8))
-    ax, found = axes[0, 0], [start_quotients(run) for run in runs.values()]
-    ax.axhline(1, color=GREY, lw=0.8, ls=":", zorder=0)
-    for label, color, marker in zip(found[0], (BLUE, GREEN, VERMILION), "os^", strict=True):
-        middle = [np.median(one[label]) or np.nan for one in found]
-        ax.loglog(
-            [setting(run, "D") for run in runs.values()],
-            middle,
-            f"{marker}-",
-            color=color,
-            ms=3.5,
-            label=label,
-        )
+    ax, found = axes[0, 0], [theorems.start_quotients(run) for run in runs.values()]
+    level(ax, 1)
+    D = [setting(run, "D") for run in runs.values()]
+    for name, label, color, marker in (
+        ("attention", r"$\|S - S^\ast\|_F$, over the most that any $S$ gives", BLUE, "o"),
+        ("value", r"$\|W_V - V^\ast\|_F$, over $\|V^\ast\|_F$", GREEN, "s"),
+        ("loss", r"$L - L_{\mathrm{opt}}$, over its start", VERMILION, "^"),
+    ):
+        middle = [np.median(one[name]) or np.nan for one in found]
+        ax.loglog(D, middle, f"{marker}-", color=color, ms=3.5, label=label)
     ax.set(xlabel="$D$", ylabel=r"printed at $T^\ast$ / possible")
     legend(figure, columns=1)
     return figure
-
-
-def rows_exponents(**runs: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
-    """Printed and measured exponents, and the power law that the largest sizes suggest."""
-    found: list[list[Any]] = []
-    for quantity, powers in PRINTED.items():
-        for factor, power in powers.items():
-            one, cells = measured(quantity, factor, runs), ["not measured", "–", "–"]
-            if one is not None:
-                low, high = one.interval()
-                law = "{suggested_constant:.3g} {0}^{suggested_exponent:g}".format(
-                    FACTORS[factor], **one.notes
-                )
-                cells = [f"{one.value:.3f}", f"{low:.3f} to {high:.3f}", law]
-            symbol = WORDS[quantity][1].replace("eta T", "T" if factor == "eta" else "eta T")
-            found.append([symbol, FACTORS[factor], f"{power:g}", *cells])
-    return ["quantity", "factor", "printed", "measured", "95 % interval", "suggested law"], found
-
-
-FIGURES: tuple[Figure | Table, ...] = (
-    Figure(
-        "figure_1",
-        "The full student after training, one seed, with its position coordinates turned from encodings into "
-        "positions: W_V, W_KQ (lines part features from positions), and the share of their norms outside the "
-        "blocks that the position-only student keeps. Dotted: a tenth. Figure 1.",
-        draw_full, {"run": FULL}, ("other_blocks_stay_negligible",),
-    ),
-    Figure(
-        "figure_2",
-        "Excess loss, excess OOD loss with the teacher's labels, and cosine of W_V and V* for the six runs: "
-        "median over seeds and range of seeds. The paper has slopes -1 and -1/2. Figure 2.",
-        draw_six, SIX, ("excess_loss_in_T", "ood_excess_in_T", "value_direction_recovers"),
-    ),
-    Figure(
-        "figure_3",
-        "Attention S after training above the teacher's S* for the six runs, one seed, times K. Figure 3.",
-        draw_heatmaps, SIX, ("heatmap_matches_teacher",), moving=heatmaps_along,
-    ),
-    Figure(
-        "figure_online",
-        "The paper's own algorithm, descent on fresh batches, beside the run with exact gradients: median "
-        "over seeds and range of seeds, T* of the latter. Not in the paper.",
-        draw_online, {"exact": {}, "online": ONLINE}, ("value_direction_recovers", "heatmap_matches_teacher"),
-    ),
-    Figure(
-        "figure_ood",
-        "The excess OOD loss by kind of labels: the teacher's; these as the paper estimates it, on 100 noisy "
-        "samples; unrelated to X, of mean zero; and the worst, of the teacher's own size, for which Theorem "
-        "3.2 must hold too. Where a line dips, the excess changes sign. Not in the paper.",
-        draw_ood, {"run": {}}, ("ood_excess_in_T", "ood_bound_holds"),
-    ),
-    Figure(
-        "figure_rates",
-        "What is left of the errors of Theorem 3.1 when the printed powers of eta T are divided out, against "
-        f"T / T*, a line a seed: flat where the rate holds. Dashed: T*; {measures.SETTLED} T*, from where "
-        f"rates are read; {measures.LATE} T*, where prefactors are. Not in the paper.",
-        draw_rates, {"run": {}}, ("attention_recovers_in_T", "value_recovers_in_T", "excess_loss_in_T"),
-    ),
-    Figure(
-        "figure_line",
-        "The numbers of Lemma D.2 over time, with K C_2 = (D - K) C_3; and, with all weights trained, their "
-        "largest relative distance from the lemma's form. Dotted: what the claim allows. Not in the paper.",
-        draw_line, {"run": {}, "all_weights": ALL_WEIGHTS}, ("parameters_stay_on_the_line",),
-    ),
-    Figure(
-        "figure_exponents",
-        "Exponents of Theorem 3.1 in D, K, |V*|_F and eta, printed and measured: of errors at "
-        f"{measures.LATE} T*, their power of eta T divided out, and of T*. An arrow: the interval goes on. "
-        "Not in the paper.",
-        draw_exponents, ALL_SIZES, tuple(claim.name for claim in OVER_SIZES),
-    ),
-    Figure(
-        "figure_sizes",
-        "The points behind the exponents, every seed, and lines of the printed and the measured slope "
-        "through the size nearest to the theorem's regime. Against eta, quantities are without their power "
-        "of eta. Not in the paper.",
-        draw_sizes, ALL_SIZES, tuple(claim.name for claim in OVER_SIZES),
-    ),
-    Table(
-        "table_exponents",
-        "Exponents of Theorem 3.1, printed and measured, and the law that the last size suggests with the "
-        "nearest half-integer exponent, all else as in the preset. Not in the paper.",
-        rows_exponents, ALL_SIZES, tuple(claim.name for claim in OVER_SIZES),
-    ),
-    Figure(
-        "figure_start",
-        "The right-hand sides of Theorem 3.1 at T = T*, constants left out, over what they bound can be at "
-        "most, against D. Two-sided bounds from T* on would stay below a constant. Not in the paper.",
-        draw_start, GRIDS["D"].runs, (START.name,),
-    ),
-)  # fmt: skip

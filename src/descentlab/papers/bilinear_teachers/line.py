@@ -13,16 +13,29 @@ and every loss is |V*|_F^2 D times a function of C_1, p and o. Tests prove it eq
 full run; it makes sizes cheap, up to D in the hundred thousands.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, ScalarLike
 
-from descentlab.papers.bilinear_teachers.arccosine import gap
-from descentlab.papers.bilinear_teachers.setting import LineTask, bend
+from descentlab.papers.bilinear_teachers.closed_form import gap
 
 Number = Float[Array, ""]
+
+
+class LineTask(NamedTuple):
+    """What is left of a task on the line: |V*|_F^2, D and K, as numbers so that sizes share a program."""
+
+    preset: Any
+    V2: Number
+    D: Number
+    K: Number
+
+    @classmethod
+    def of(cls, p: Any, V: Float[Array, "M d"]) -> "LineTask":
+        """What the two numbers need of a preset and V*."""
+        return cls(p, jnp.sum(V**2), jnp.asarray(p.D, V.dtype), jnp.asarray(p.K, V.dtype))
 
 
 class Line(NamedTuple):
@@ -56,7 +69,7 @@ class Column(NamedTuple):
 
 def column(u: Number, task: LineTask, moved: Bool[Array, ""] | bool = True) -> Column:
     """The column of a gap u; `moved` is false where C_1 = 0, at which the slope of s is a choice."""
-    k, at_zero = bend(task.preset)
+    k, at_zero = task.preset.bend()
     a, b2, h = (1 + k) / 2, (1 - k) ** 2 / 4, (1 + k**2) / 2
     D, K = task.D, task.K
     p, o = scores(u, task)
@@ -118,7 +131,7 @@ def relaxing_gradient(w: Relaxing, task: LineTask) -> Relaxing:
     C_1, rate = best(w.u, task) + w.lag, task.preset.sigma_x**2 * task.D * c.ss * c.h
     u = gap_slope(C_1, c, task)
     _, drag = jax.jvp(lambda u: best(u, task), (w.u,), (u,))
-    stuck = (jnp.asarray(bend(task.preset)[1]) == 0) & (C_1 == 0)
+    stuck = (jnp.asarray(task.preset.bend()[1]) == 0) & (C_1 == 0)
     return Relaxing(jnp.where(stuck, 0.0, rate * w.lag - drag), jnp.where(stuck, 0.0, u))
 
 
@@ -132,7 +145,7 @@ def relaxing_zero(task: LineTask) -> Relaxing:
 
 def excess_loss(w: Line, task: LineTask) -> Number:
     """L - L_opt, without cancellation near the optimum."""
-    k, _ = bend(task.preset)
+    k, _ = task.preset.bend()
     D, K = task.D, task.K
     on, off = scores(w.u, task)
     length = jnp.sqrt(K * on**2 + (D - K) * off**2)
