@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from descentlab.drawing._marks import BLACK, panels, side_legend, style
-from descentlab.judging import transition
+from descentlab.drawing._transitions import transition
 
 if TYPE_CHECKING:
     pass

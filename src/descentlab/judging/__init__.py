@@ -31,5 +31,4 @@ from descentlab.judging._recipes import (
     exceeds as exceeds, exponential_decay as exponential_decay, hits_before as hits_before,
     power_law as power_law,
 )
-from descentlab.judging._transitions import resampled as resampled, transition as transition
 from descentlab.judging._verdicts import holm as holm, Outcome as Outcome, Verdict as Verdict

@@ -1,7 +1,7 @@
 """Level crossings: when a series first reaches a level, and what another series is at that time.
 
 `first_crossing` is the one place where crossings are found. The other functions here call it on series
-with dimensions seed and step; `transition` calls it along a setting of a grid.
+with dimensions seed and step; phase diagrams call it along a setting of a grid.
 """
 
 from __future__ import annotations

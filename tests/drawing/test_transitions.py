@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from descentlab.judging import resampled, transition
+from descentlab.drawing._transitions import resampled, transition
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 8])

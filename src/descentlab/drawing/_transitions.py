@@ -13,9 +13,9 @@ from collections.abc import Callable, Hashable
 
 import numpy as np
 import xarray as xr
-from scipy import special  # pyright: ignore[reportMissingTypeStubs], SciPy has no types
+from scipy import special
 
-from descentlab.judging._crossings import first_crossing
+from descentlab.judging import first_crossing
 
 RESAMPLES = 2000
 FEWEST_SEEDS = 3
