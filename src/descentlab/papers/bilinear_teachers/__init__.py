@@ -646,10 +646,12 @@ def _share_outside(X: Array, main: Array) -> Array:
 def probes(p: Preset) -> dict[str, Probe]:
     """What is recorded of the chosen student."""
     if bare(p):
-        return _line_probes()
+        return line.probes()
     if p.student == "full":
         return _full_probes()
-    of = _through(weights)
+
+    def of(measure: Callable[[Params, Task], Array], *words: str, **options: Any) -> Probe:
+        return probe(lambda w, task: measure(weights(w, task), task), *words, **options)
 
     def S(w: Params) -> Array:
         return attention(w.A, p.attention)
@@ -683,29 +685,6 @@ def probes(p: Preset) -> dict[str, Probe]:
         ),
         "attention": of(lambda w, task: S(w), "S at the end", "row", "column", once=True),
         "teacher_attention": of(lambda w, task: task.S, "S*", "row", "column", once=True),
-    }
-
-
-def _through(view: Callable[[Any, Any], Any]) -> Callable[..., Probe]:
-    """`probe` for functions of what a view makes of the parameters and the task."""
-
-    def of(measure: Callable[[Any, Any], Array], *words: str, **options: Any) -> Probe:
-        return probe(lambda w, task: measure(view(w, task), task), *words, **options)
-
-    return of
-
-
-def _line_probes() -> dict[str, Probe]:
-    """The same of the two numbers."""
-    of = _through(line.plain)
-    return {
-        "excess_loss": of(line.excess_loss, "L - L_opt, exact for Gaussian inputs"),
-        "attention_error": of(line.attention_error, "|S - S*|_F"),
-        "value_error": of(line.value_error, "|W_V - V*|_F"),
-        "C_1": of(lambda w, task: w.C_1, "C_1, W_V along V*"),
-        "C_2": of(lambda w, task: w.u * (1 - task.K / task.D), "C_2, P'W_KQ P on the support of S*"),
-        "C_3": of(lambda w, task: w.u * task.K / task.D, "C_3, minus its value off the support"),
-        "teacher_norm": of(lambda w, task: jnp.sqrt(task.V2), "|V*|_F", once=True),
     }
 
 
@@ -756,7 +735,6 @@ def _full_probes() -> dict[str, Probe]:
 
 
 # ---------------------------------------------------------------- the paper
-
 
 DEVIATIONS = (
     Deviation(

@@ -233,9 +233,9 @@ def figure_online(exact: xr.Dataset, online: xr.Dataset) -> Canvas:
              "attention_error": r"$\|S - S^\ast\|_F$ over its start"}  # fmt: skip
     for ax, (name, title) in zip(axes[0], names.items(), strict=True):
         ax.set_yscale("linear" if name == "value_cosine" else "log")
-        for run, *how in shown:
+        for run, label, color, line in shown:
             start = 1.0 if name == "value_cosine" else run[name].isel(step=0)
-            curve(ax, run.assign({name: run[name] / start}), name, *how)
+            curve(ax, run.assign({name: run[name] / start}), name, label, color, line)
         mark(ax, half_time(exact))
         time_axis(ax, exact, online, title=title)
     cosine_axis(axes[0, 1])

@@ -13,12 +13,14 @@ and every loss is |V*|_F^2 D times a function of C_1, p and o. Tests prove it eq
 full run; it makes sizes cheap, up to D in the hundred thousands.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, ScalarLike
 
+from descentlab.engine import Probe, probe
 from descentlab.papers.bilinear_teachers.closed_form import gap
 
 Number = Float[Array, ""]
@@ -97,6 +99,11 @@ def gradient(w: Line, task: LineTask) -> Line:
     return Line(value, gap_slope(w.C_1, c, task))
 
 
+def zero(task: LineTask) -> Line:
+    """The start."""
+    return Line(jnp.zeros_like(task.D), jnp.zeros_like(task.D))
+
+
 # ---------------------------------------------------------------- the same for solvers of the flow
 
 
@@ -167,11 +174,23 @@ def value_error(w: Line, task: LineTask) -> Number:
     return jnp.abs(w.C_1 - 1) * jnp.sqrt(task.V2)
 
 
-def zero(task: LineTask) -> Line:
-    """The start."""
-    return Line(jnp.zeros_like(task.D), jnp.zeros_like(task.D))
-
-
 def halved(w: Line | Relaxing, task: LineTask) -> Bool[Array, ""]:
     """Whether |S - S*|_F has fallen below half its start."""
     return attention_error(plain(w, task), task) < attention_error(zero(task), task) / 2
+
+
+def probes() -> dict[str, Probe]:
+    """What is recorded of the two numbers: what all weights would give."""
+
+    def of(measure: Callable[[Line, LineTask], Array], doc: str, **options: Any) -> Probe:
+        return probe(lambda w, task: measure(plain(w, task), task), doc, **options)
+
+    return {
+        "excess_loss": of(excess_loss, "L - L_opt, exact for Gaussian inputs"),
+        "attention_error": of(attention_error, "|S - S*|_F"),
+        "value_error": of(value_error, "|W_V - V*|_F"),
+        "C_1": of(lambda w, task: w.C_1, "C_1, W_V along V*"),
+        "C_2": of(lambda w, task: w.u * (1 - task.K / task.D), "C_2, P'W_KQ P on the support of S*"),
+        "C_3": of(lambda w, task: w.u * task.K / task.D, "C_3, minus its value off the support"),
+        "teacher_norm": of(lambda w, task: jnp.sqrt(task.V2), "|V*|_F", once=True),
+    }

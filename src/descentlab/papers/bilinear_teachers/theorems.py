@@ -1,4 +1,4 @@
-r"""The claims of bilinear_teachers: Theorems 3.1 and 3.2, Lemma D.2, and the experiments.
+"""The claims of bilinear_teachers: Theorems 3.1 and 3.2, Lemma D.2, and the experiments.
 
 T* is the first step with |S - S*|_F below half its start, of each seed. Exponents in T are read from
 100 T* on, prefactors of exponents in sizes at 100 T*.
@@ -113,11 +113,9 @@ IN_O = (
 )
 THEOREM = (*SETTING, POSITION_ONLY, is_one_of("algorithm", "population", "flow"), *IN_O)
 EXPERIMENTS = (*SETTING, POSITION_ONLY, *IN_O)
+ALL = tuple(PRESETS)
 
 # ---------------------------------------------------------------- Theorem 3.1: rates in T
-
-of_theorem = partial(theorem, assumes=THEOREM, presets=tuple(PRESETS))
-of_experiments = partial(theorem, kind="experiment", assumes=EXPERIMENTS, presets=tuple(PRESETS))
 
 SETTLED = 100  # multiples of T* from which a rate is read
 HALF = 0.5
@@ -151,9 +149,12 @@ def like_a_power(name: str, power: float) -> Mutant:
     return data_mutant(f"{name} like T^{power:g}", planted)
 
 
-attention = of_theorem(
+attention = theorem(
     "Theorem 3.1(1)",
     quote=r"$\|S_T - S^\ast\|_F = \Theta\left(\frac{D^{5/2}}{\|V^\ast\|_F \sqrt{\eta T}}\right)$",
+    bound="two-sided",
+    assumes=THEOREM,
+    presets=ALL,
 )
 
 
@@ -167,9 +168,12 @@ def attention_recovers_in_T(run: xr.Dataset) -> Estimate:
     return rate(run["attention_error"], run)
 
 
-value = of_theorem(
+value = theorem(
     "Theorem 3.1(2)",
     quote=r"$\|W_V - V^\ast\|_F = \Theta\left(D^2 \sqrt{\frac{K}{\eta T}}\right)$",
+    bound="two-sided",
+    assumes=THEOREM,
+    presets=ALL,
 )
 
 
@@ -183,10 +187,13 @@ def value_recovers_in_T(run: xr.Dataset) -> Estimate:
     return rate(run["value_error"], run)
 
 
-main = of_theorem(
+main = theorem(
     "Theorem 3.1(3)",
     quote=r"$c\,\frac{KD^4}{\eta T} \le \mathcal L - \mathcal L_{\mathrm{opt}} "
     r"\le \bar c\,\frac{KD^4}{\eta T}$",
+    bound="two-sided",
+    assumes=THEOREM,
+    presets=ALL,
 )
 
 
@@ -221,7 +228,7 @@ def worst_case(run: xr.Dataset) -> xr.DataArray:
     return (cross + own).rename("worst excess OOD loss")
 
 
-curves = of_experiments("experiments, item 1")
+curves = theorem("experiments, item 1", kind="experiment", assumes=EXPERIMENTS, presets=ALL)
 
 
 @curves.claim(
@@ -243,11 +250,13 @@ def ood_excess_in_T(run: xr.Dataset) -> Estimate:
     return rate(run["ood_excess"], run).noting(**slopes)
 
 
-ood_bound = of_theorem(
+ood_bound = theorem(
     "Theorem 3.2",
-    bound="upper",
     quote=r"$\mathcal L_{\mathrm{OOD}} \le \frac{1}{2} E\|\tilde Y - f^\ast(\tilde X)\|^2 + \epsilon$ after "
     r"$T_\epsilon = O\left(\frac{K D^6 \xi^2 \|V^\ast\|^2}{\eta \epsilon^2}\right)$",
+    bound="upper",
+    assumes=THEOREM,
+    presets=ALL,
 )
 
 
@@ -272,7 +281,7 @@ def ood_bound_holds(run: xr.Dataset) -> Estimate:
 
 # ---------------------------------------------------------------- what is learned
 
-direction = of_experiments("experiments, item 2", bound="lower")
+direction = theorem("experiments, item 2", kind="experiment", bound="lower", assumes=EXPERIMENTS, presets=ALL)
 # Mutants have no shortcut to two numbers, so they are short.
 SHORT = 20_000
 
@@ -292,7 +301,7 @@ def value_direction_recovers(run: xr.Dataset) -> Estimate:
     return estimate.noting(first_step=cosine[:, 1].mean(), last=cosine[:, -1].mean())
 
 
-heatmaps = of_experiments("experiments, item 3", bound="upper")
+heatmaps = theorem("experiments, item 3", kind="experiment", bound="upper", assumes=EXPERIMENTS, presets=ALL)
 
 
 @heatmaps.claim(
@@ -308,8 +317,8 @@ def heatmap_matches_teacher(run: xr.Dataset) -> Estimate:
     return mean(error, range={"step": (last, last)}).noting(largest_entry_over_1_K=entry)
 
 
-lemma = of_theorem(
-    "Lemma D.2", kind="lemma", bound="equality", assumes=(*THEOREM, is_one_of("precision", 64))
+lemma = theorem(
+    "Lemma D.2", kind="lemma", bound="equality", assumes=(*THEOREM, is_one_of("precision", 64)), presets=ALL
 )
 
 
@@ -329,7 +338,7 @@ def parameters_stay_on_the_line(run: xr.Dataset) -> Estimate:
     return mean(run["off_line"].max("step").values)
 
 
-cut = theorem("Figure 1", kind="figure", bound="upper", assumes=SETTING, presets=tuple(PRESETS))
+cut = theorem("Figure 1", kind="figure", bound="upper", assumes=SETTING, presets=ALL)
 
 
 @cut.claim(
@@ -456,8 +465,10 @@ class Scaling(NamedTuple):
     powers: dict[str, float]
 
 
-hitting = of_theorem(
-    "Theorem 3.1, T*", quote=r"$T^\ast = \Theta\left(\frac{K D^2}{\eta \|V^\ast\|^2}\right)$"
+hitting = theorem(
+    "Theorem 3.1, T*",
+    quote=r"$T^\ast = \Theta\left(\frac{K D^2}{\eta \|V^\ast\|^2}\right)$",
+    bound="two-sided",
 )
 SCALINGS = {
     "attention_recovery": Scaling(
@@ -472,7 +483,7 @@ SCALINGS = {
     "hitting_time": Scaling(hitting, "eta T*", "", {"D": 2.0, "K": 1.0, "V": -2.0, "eta": -1.0}),
 }
 MARGIN = 0.1
-over_sizes = of_theorem("Theorem 3.1")
+over_sizes = theorem("Theorem 3.1", bound="two-sided", assumes=THEOREM, presets=ALL)
 
 
 def claim_over(quantity: str, factor: str) -> Claim:
@@ -518,7 +529,7 @@ def start_quotients(run: xr.Dataset) -> dict[str, np.ndarray]:
     }
 
 
-at_the_start = of_theorem("Theorem 3.1(1) to (3) at T = T*")
+at_the_start = theorem("Theorem 3.1(1) to (3) at T = T*", assumes=THEOREM, presets=ALL)
 
 
 @at_the_start.claim(
