@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from descentlab.engine import Settings
 from descentlab.errors import PaperError
 from descentlab.judging import Claim, Grid
-from descentlab.store import version
+from descentlab.store import code_hash
 from descentlab.words import html_table
 
 if TYPE_CHECKING:
@@ -221,5 +221,10 @@ class Paper:
         }
 
     def code_version(self, preset: Settings) -> str:
-        """A hash of the code that computes a run. A branch may build on the paper's own setting."""
-        return version(*dict.fromkeys((self.module, self._part(preset))))
+        """A hash of the code that computes a run of the preset."""
+        from descentlab.engine import System, rollouts
+
+        part = self._part(preset)
+        names = ("make_task", "dynamics", "probes", "records", "Preset", "program", "data")
+        roots = [getattr(part, name) for name in names if hasattr(part, name)]
+        return code_hash(*roots, self.system_of(preset).loss, System, rollouts)

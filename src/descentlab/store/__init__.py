@@ -1,7 +1,7 @@
 """Runs on disk, by content hash: entries, netCDF, checksums, locks, provenance. No JAX."""
 
 # fmt: off
-from descentlab.store._code import version as version
+from descentlab.store._code import code_hash as code_hash
 from descentlab.store._files import (
     write_entry as write_entry, write_whole as write_whole, writing as writing,
 )
