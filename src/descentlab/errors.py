@@ -1,5 +1,7 @@
 """Errors that a user can mend: the command line prints one line and exits with their code."""
 
+COMPUTES_NOTHING = True  # changes here leave the names of runs (papers/_code.py)
+
 
 class UserError(Exception):
     """What is wrong and what to do, in one line."""

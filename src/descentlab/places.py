@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+COMPUTES_NOTHING = True  # where a file lies does not change what is in it (papers/_code.py)
 OWN_PAPERS = "descentlab_papers"
 
 

@@ -3,6 +3,8 @@
 import errno
 import json
 import multiprocessing
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from descentlab.errors import StoreError
-from descentlab.store import Store, replace, run_id
+from descentlab.store import Busy, Store, run_id, write_entry
 
 ABOUT = {"paper": "paper", "code": "v1", "settings": {"n": 1, "eta": 0.1}, "seconds": 1.0}
 RUN = run_id("paper", "v1", {"n": 1, "eta": 0.1})
@@ -122,14 +124,14 @@ def test_foreign_folders_are_named(filled: Store):
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "file"
-    replace(path, b"old")
+    write_entry(path, b"old")
 
     def full_disk(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.replace", full_disk)
     with pytest.raises(StoreError, match=r"file cannot be written: No space left.*Free some room"):
-        replace(path, b"new")
+        write_entry(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -168,6 +170,42 @@ def test_a_run_is_free_unless_somebody_holds_it(filled: Store):
     with filled.lock(RUN):
         assert not filled.free(RUN)
     assert filled.free(RUN)
+
+
+def test_a_lock_that_is_held_is_waited_for_or_refused(filled: Store):
+    seen = []
+    with filled.lock(RUN):
+        with pytest.raises(Busy), filled.lock(RUN, wait=False):
+            pass
+        waiting = threading.Thread(target=lambda: hold(filled, seen))
+        waiting.start()
+        while not seen:
+            time.sleep(0.01)
+    waiting.join()
+    assert seen == ["waits", "holds"]
+
+
+def hold(store: Store, seen: list[str]) -> None:
+    with store.lock(RUN, waiting=lambda: seen.append("waits")):
+        seen.append("holds")
+
+
+def test_a_failure_is_kept_until_the_run_is_made(filled: Store):
+    assert filled.failure(RUN) is None
+    filled.fail(RUN, {"error": "out of memory"})
+    assert filled.failure(RUN) == "out of memory"
+    filled.write(RUN, trajectory(3), ABOUT)
+    assert filled.failure(RUN) is None
+    (filled.folder(RUN) / "failed.json").write_text("{")
+    with pytest.raises(StoreError, match=r"failed\.json is damaged .*remove it"):
+        filled.failure(RUN)
+
+
+def test_a_store_counts_the_seeds_that_it_holds(filled: Store):
+    assert filled.seeds(RUN) == 2
+    assert filled.seeds("another") == 0
+    with pytest.raises(StoreError, match="another holds no whole run"):
+        filled.data_path("another")
 
 
 def add_one_seed(path: Path, times: int) -> None:

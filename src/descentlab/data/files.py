@@ -19,8 +19,9 @@ from pathlib import Path
 
 from descentlab import places
 from descentlab.errors import DataError
-from descentlab.store import put
+from descentlab.store import write_whole
 
+COMPUTES_NOTHING = True  # how a file is found does not change what is in it (papers/_code.py)
 TIMEOUT = 10.0  # seconds, for a connection and for each block
 BLOCK = 1 << 16
 
@@ -169,7 +170,7 @@ def _write(place: Path, content: bytes) -> None:
     """Writes a file whole or not at all; of several processes that do so, the last one's stays."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        put(place, content)
+        write_whole(place, content)
     except OSError as error:
         raise DataError(
             f"{place} cannot be written: {error.strerror or error}. Mend that, or name another folder in "

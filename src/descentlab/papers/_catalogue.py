@@ -29,12 +29,12 @@ def catalogue(kept: Path | None = None) -> list[Entry]:
     except (OSError, ValueError, KeyError, TypeError):
         pass  # there is none yet, or it is damaged
     from descentlab.papers._registry import load, names
-    from descentlab.store import put
+    from descentlab.store import write_whole
 
     entries = [describe(load(name)) for name in names()]
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        put(kept, json.dumps({"sources": sources, "papers": entries}).encode())
+        write_whole(kept, json.dumps({"sources": sources, "papers": entries}).encode())
     except OSError:
         pass  # next time is as slow as this one
     return entries

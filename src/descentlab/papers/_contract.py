@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from descentlab.engine import Probe, Settings, System, log_spaced
+from descentlab.engine import Probe, Settings, System, log_spaced, rollouts
 from descentlab.judging import Claim, Grid
+from descentlab.papers._code import code_hash
 from descentlab.papers._crossings import Crossing
-from descentlab.store import version
 from descentlab.words import html_table
 
 if TYPE_CHECKING:
@@ -148,10 +148,9 @@ class Experiment:
 
     def code(self) -> tuple[Any, ...]:
         """What computes a run: functions and classes, whose sources name it."""
-        found = self.probes
-        probes = (found,) if callable(found) else tuple(probe.measure for probe in found.values())
-        parts = (self.settings, self.task, self.dynamics, *probes, self.records, self.carried, self.data)
-        return tuple(part for part in parts if part is not None)
+        probes = (self.probes,) if callable(self.probes) else tuple(self.probes.items())
+        functions = (self.task, self.dynamics, self.records, self.carried, self.data)
+        return (self.settings, *functions, *probes, self.loss)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,9 +233,5 @@ class Paper:
         return self.experiment_of(preset).system
 
     def code_version(self, preset: Settings) -> str:
-        """A hash of the code that computes a run."""
-        import sys
-
-        own = self.experiment_of(preset)
-        modules = [self.module, sys.modules[own.task.__module__]]
-        return version(*dict.fromkeys(modules))
+        """A hash of the code that computes a run of the preset."""
+        return code_hash(*self.experiment_of(preset).code(), System, rollouts)

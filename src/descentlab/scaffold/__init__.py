@@ -11,7 +11,7 @@ from pathlib import Path
 from descentlab.errors import SettingError
 from descentlab.papers import names
 from descentlab.places import OWN_PAPERS
-from descentlab.store import replace, writing
+from descentlab.store import write_entry, writing
 
 RESERVED = ("atlas",)  # `descentlab reproduce` takes it beside names of papers
 # Where papers and their tests are, in a checkout of descentlab and in any other project.
@@ -39,7 +39,7 @@ def write(name: str, project: Path) -> list[Path]:
         for path, text in texts.items():
             with writing(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            replace(path, text.encode())
+            write_entry(path, text.encode())
             done.append(path)
     except BaseException:
         # Half a scaffold would be refused when the same command is given again.

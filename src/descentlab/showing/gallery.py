@@ -9,7 +9,7 @@ from descentlab.drawing import save, width
 from descentlab.engine import Settings
 from descentlab.papers import Figure, Paper, Table
 from descentlab.running import Fleet, Watcher
-from descentlab.store import Store, replace, writing
+from descentlab.store import Store, write_entry, writing
 
 Wanted = tuple[Paper, Settings, Figure]
 
@@ -34,7 +34,7 @@ def draw(
         buffer = BytesIO()
         save(canvas, buffer, format)
         path = out / f"{paper.name}_{figure.name}.{format}"
-        replace(path, buffer.getvalue())
+        write_entry(path, buffer.getvalue())
         yield path
 
 

@@ -1,8 +1,9 @@
 """Runs on disk, by content hash: entries, netCDF, checksums, locks, provenance. No JAX."""
 
 # fmt: off
-from descentlab.store._code import version as version
-from descentlab.store._files import put as put, replace as replace, writing as writing
+from descentlab.store._files import (
+    write_entry as write_entry, write_whole as write_whole, writing as writing,
+)
 from descentlab.store._netcdf import decode as decode, encode as encode
 from descentlab.store._provenance import provenance as provenance
 from descentlab.store._store import (

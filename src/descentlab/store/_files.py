@@ -1,18 +1,18 @@
-"""The disk: files that are written whole or not at all, and what to do where they cannot be."""
+"""Files that are written whole or not at all, and what a user can do where they cannot be written."""
 
 import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from descentlab.errors import StoreError
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turns errors of the disk into what a user can do about them."""
+def writing(path: Path) -> Generator[None, None, None]:
+    """Turns an OSError of writing `path` into a StoreError that says what a user can do."""
     try:
         yield
     except OSError as error:
@@ -24,14 +24,17 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Writes a file of a store whole or not at all."""
+def write_entry(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all, as `write_whole` does; a StoreError says what a user can do."""
     with writing(path):
-        put(path, content)
+        write_whole(path, content)
 
 
-def put(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all, and has it on disk before anyone sees it; the last writer wins."""
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all; it is on disk before it has its name. Raises OSError.
+
+    Where several processes write the same file, the last one's content stays.
+    """
     # Machines that share a folder may have equal process ids.
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:

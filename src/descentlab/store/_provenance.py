@@ -1,4 +1,4 @@
-"""Provenance: what a run was made with, as it goes into the store beside the run."""
+"""Provenance: with what a run was computed, and when. It is stored in the run's manifest."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ LIBRARIES = ("jax", "jaxlib", "optax", "numpy", "scipy", "xarray")
 
 
 def provenance() -> dict[str, Any]:
-    """Versions, machine and time, as they go into a manifest."""
+    """Versions, machine and time, as a manifest holds them."""
     return {
         "versions": _versions(),
         "machine": {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},

@@ -5,11 +5,11 @@
                          checkpoint-a-b.npz  seeds a to b - 1, if they were cut short
                          failed.json         the error of a run that raised
     store/sweeps/<paper>-<hash>/             what sweeps gather from runs
-    store/.work/                             what is being computed just now
+    store/.work/                             progress of what is being computed
 
-Everything is written beside its place and moved there in one step, the data before the
-manifest that names it. So a run is there whole or not at all, whenever a process dies. A
-lock per run lets two processes share a store: the second waits and finds the result.
+A file is written under another name and renamed in one step, the data before the manifest that
+names it. So a run is there whole or not at all, whenever a process dies. A lock per run lets two
+processes share a store: the second one waits and finds the result.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import json
 import re
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from filelock import FileLock, Timeout
 
 from descentlab import places
 from descentlab.errors import StoreError as StoreError
-from descentlab.store._files import replace, writing
+from descentlab.store._files import write_entry, writing
 from descentlab.store._netcdf import decode, encode
 from descentlab.store._provenance import provenance
 
@@ -71,8 +71,10 @@ class Store:
         return sorted(p.name for p in self.path.iterdir() if p.is_dir()) if self.path.is_dir() else []
 
     @contextlib.contextmanager
-    def lock(self, run: str, waiting: Callable[[], None] = lambda: None, wait: bool = True) -> Iterator[None]:
-        """Holds a run against other processes; if it is taken, calls `waiting` and waits, or raises Busy."""
+    def lock(
+        self, run: str, waiting: Callable[[], None] = lambda: None, wait: bool = True
+    ) -> Generator[None, None, None]:
+        """Locks a run. If it is held elsewhere, calls `waiting` and waits; without `wait`, raises Busy."""
         with writing(self.folder(run)):
             self.folder(run).mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.folder(run) / LOCK)
@@ -89,7 +91,7 @@ class Store:
             lock.release()
 
     def free(self, run: str) -> bool:
-        """Whether no process holds a run just now."""
+        """Whether no process holds the lock of a run."""
         if not (self.folder(run) / LOCK).exists():
             return True
         try:
@@ -99,7 +101,7 @@ class Store:
             return False
 
     def manifest(self, run: str) -> dict[str, Any] | None:
-        """What a run says of itself; None where there is no whole run."""
+        """The manifest of a run; None where there is no whole run."""
         path = self.folder(run) / "run.json"
         try:
             manifest = json.loads(path.read_bytes())
@@ -144,17 +146,17 @@ class Store:
         return self.folder(run) / manifest["file"]
 
     def write(self, run: str, data: xr.Dataset, about: Mapping[str, Any]) -> None:
-        """Stores a trajectory with what is known about it; one with fewer seeds gives way."""
+        """Stores a trajectory and its manifest, which has `about`; it replaces one with other seeds."""
         folder = self.folder(run)
         earlier = self.manifest(run)
         name = f"seeds-{data.sizes['seed']}.nc"
         content = encode(data.assign_attrs(run=run, about=json.dumps(about)))
-        replace(folder / name, content)
+        write_entry(folder / name, content)
         manifest = {
             "run": run, "file": name, "sha256": hashlib.sha256(content).hexdigest(),
             "seeds": data.sizes["seed"], **about, **provenance(),
         }  # fmt: skip
-        replace(folder / "run.json", json.dumps(manifest, indent=1).encode())
+        write_entry(folder / "run.json", json.dumps(manifest, indent=1).encode())
         if earlier is not None and earlier["file"] != name:
             (folder / earlier["file"]).unlink(missing_ok=True)
         self.forgive(run)
@@ -163,15 +165,17 @@ class Store:
         """Records why a run failed."""
         with writing(self.folder(run)):
             self.folder(run).mkdir(parents=True, exist_ok=True)
-        replace(self.folder(run) / "failed.json", json.dumps({**about, **provenance()}, indent=1).encode())
+        write_entry(
+            self.folder(run) / "failed.json", json.dumps({**about, **provenance()}, indent=1).encode()
+        )
 
     def forgive(self, run: str) -> None:
-        """Forgets that a run failed."""
+        """Removes the record that a run failed."""
         with writing(self.folder(run)):
             (self.folder(run) / "failed.json").unlink(missing_ok=True)
 
     def failure(self, run: str) -> str | None:
-        """The error of a run that failed, if it did and was not made since."""
+        """The error of a run that failed; None if it did not fail or was computed since."""
         try:
             return str(json.loads((self.folder(run) / "failed.json").read_bytes())["error"])
         except FileNotFoundError:
@@ -183,14 +187,14 @@ class Store:
         """Stores a checkpoint of some seeds of a run."""
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
-        replace(self._checkpoint(run, seeds), buffer.getvalue())
+        write_entry(self._checkpoint(run, seeds), buffer.getvalue())
 
     def kept(
         self, run: str, first: int, most: int, *, mend: bool = True
     ) -> tuple[range, dict[str, np.ndarray]] | None:
-        """The checkpoint of most seeds from `first` on, if there is one; not of seeds beyond `most`.
+        """The checkpoint with the most seeds that begins at seed `first` and ends before seed `most`, if any.
 
-        A damaged one is taken away (`mend`), or left for the process that computes the run.
+        A damaged one is removed; without `mend` it is left for the process that computes the run.
         """
         found = [seeds for seeds in self._kept(run) if seeds.start == first and seeds.stop <= most]
         for seeds in sorted(found, key=len, reverse=True):
@@ -205,13 +209,13 @@ class Store:
         return None
 
     def drop(self, run: str, below: int) -> None:
-        """Forgets the checkpoints whose seeds begin below a number: once these are stored, none is of use."""
+        """Removes the checkpoints whose first seed is below a number: these seeds are stored."""
         for seeds in self._kept(run):
             if seeds.start < below:
                 self._checkpoint(run, seeds).unlink(missing_ok=True)
 
     def _kept(self, run: str) -> list[range]:
-        """The seeds of the checkpoints of a run."""
+        """The ranges of seeds of a run's checkpoints."""
         names = [path.stem for path in self.folder(run).glob("checkpoint-*.npz")]
         matches = [re.fullmatch(r"checkpoint-(\d+)-(\d+)", name) for name in names]
         return [range(int(match[1]), int(match[2])) for match in matches if match]

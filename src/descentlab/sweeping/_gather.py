@@ -29,7 +29,7 @@ from descentlab.engine import Settings
 from descentlab.judging import Broken, Grid
 from descentlab.papers import Paper
 from descentlab.running import identify
-from descentlab.store import SWEEPS, Store, replace, writing
+from descentlab.store import SWEEPS, Store, write_entry, writing
 from descentlab.sweeping._exponents import Fit, exponent_in
 
 # What every harvest has, so that no setting may be called so in it.
@@ -194,13 +194,13 @@ def write(grids: Mapping[str, xr.Dataset], fits: Mapping[str, Mapping[str, Fit]]
     """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    replace(folder / "data.nc", _netcdf(grids))
+    write_entry(folder / "data.nc", _netcdf(grids))
     for name, data in grids.items():
         rows, file = table(data), f"table_{name}" if name else "table"
-        replace(folder / f"{file}.csv", rows.to_csv(index=False).encode())
+        write_entry(folder / f"{file}.csv", rows.to_csv(index=False).encode())
         if find_spec("pyarrow"):
-            replace(folder / f"{file}.parquet", rows.to_parquet(index=False, engine="pyarrow"))
-    replace(folder / "exponents.json", json.dumps(as_json(fits), indent=1).encode())
+            write_entry(folder / f"{file}.parquet", rows.to_parquet(index=False, engine="pyarrow"))
+    write_entry(folder / "exponents.json", json.dumps(as_json(fits), indent=1).encode())
     return folder / "data.nc"
 
 

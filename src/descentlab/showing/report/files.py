@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from descentlab.store import replace, writing
+from descentlab.store import write_entry, writing
 
 # Folders that a report has for itself; nothing of anyone else's is in them.
 OWN = ("assets", "figures", "plots", "data")
@@ -20,7 +20,7 @@ class Files:
         path = self.folder / name
         with writing(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, content.encode() if isinstance(content, str) else content)
+        write_entry(path, content.encode() if isinstance(content, str) else content)
         self.written.add(path)
         return path
 
