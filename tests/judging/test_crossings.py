@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -73,6 +73,7 @@ WAYS = ["before", "record", "linear", "log x", "log y", "log-log"]
 
 @pytest.mark.parametrize("direction", ["below", "above", "either"])
 @pytest.mark.parametrize("between", WAYS)
+@settings(deadline=None)
 @given(data=series(), masked=st.booleans(), seed=st.integers(0, 9))
 def test_a_crossing_is_what_a_loop_over_records_finds(
     data: tuple[np.ndarray, np.ndarray, np.ndarray], masked: bool, seed: int, direction: Any, between: Any

@@ -37,8 +37,8 @@ def first_crossing(
 
     `x` may be another series. The result is then the value of that series at the crossing.
 
-    >>> first_crossing([1.0, 10.0, 100.0], [1.0, 0.1, 0.01], 0.05, between="log-log").round(3)
-    array(20.)
+    >>> first_crossing([1.0, 10.0, 100.0], [[1.0, 0.1, 0.01]], 0.05, between="log-log").round(3)
+    array([20.])
     """
     y = np.asarray(y)
     x = np.broadcast_to(np.asarray(x, dtype=float), y.shape)
