@@ -3,7 +3,8 @@
 import jax
 import numpy as np
 
-from descentlab.papers.decision_lists import Preset, certify, draw_rule, permutation_matrix
+from descentlab.papers.decision_lists import Preset, certify
+from descentlab.papers.decision_lists.lists import draw_rule, permutation_matrix
 
 rule = draw_rule(jax.random.key(0), Preset(L=60, n=12, M=6, sequences="all"))
 lists, sizes = np.asarray(rule.lists), np.asarray(rule.sizes)

@@ -73,7 +73,7 @@ def test_a_step_on_decision_lists_is_the_plain_one(name: str, attention: str):
             scores = X.T @ w.W @ X
             S = jax.nn.softmax(scores, axis=0) if attention == "softmax" else (1 + scores) / 3
             logits = w.V @ X @ S
-            truth = dl.labels(task, jnp.array([s]))[0]
+            truth = dl.lists.labels(task, jnp.array([s]))[0]
             total += jnp.sum(jax.nn.logsumexp(logits, axis=0) - logits[truth, jnp.arange(3)])
         return total / (3 * len(sequences))
 

@@ -25,7 +25,8 @@ from descentlab.errors import SettingError
 from descentlab.judging import Outcome, judge
 from descentlab.papers import _registry as paper
 from descentlab.papers import decision_lists as dl
-from descentlab.papers.decision_lists import claims, lengths, runs, setting
+from descentlab.papers.decision_lists import lengths, masses, sequences, theorems
+from descentlab.papers.decision_lists.lists import Rule, draw_rule, permutation_matrix, width
 
 KEY = jax.random.key(7)
 ALPHA = 1e-6
@@ -39,7 +40,7 @@ LAWS: dict[str, dict[str, Any]] = {
 by_law = pytest.mark.parametrize("law", LAWS)
 JOINT: dict[str, Any] = {"algorithm": "descent", "train": "both", "start": "random", "sigma_0": 1.0}
 
-make_task, labels, predict = (jax.jit(f) for f in (dl.make_task, dl.labels, dl.predict))
+make_task, labels, predict = (jax.jit(f) for f in (dl.make_task, dl.lists.labels, dl.predict))
 
 
 @jax.jit
@@ -130,7 +131,7 @@ def plain_risks(w: dl.Params, task: dl.Task) -> tuple[float, float]:
 @by_law
 def test_sequences_have_their_law(law: str):
     p = dl.Preset(L=4, n=2, M=2, **LAWS[law])
-    drawn = np.asarray(setting.draw_sequences(KEY, p, 20_000))
+    drawn = np.asarray(sequences.draw(KEY, p, 20_000))
     assert drawn.shape == (20_000, 2)
     table = dict(all_sequences(p))
     assert math.isclose(sum(table.values()), 1)
@@ -142,7 +143,7 @@ def test_sequences_have_their_law(law: str):
 @pytest.mark.parametrize("M", [3, 5])
 def test_random_rules_are_permutations_and_lists(M: int):
     p = dl.Preset(L=5, n=3, M=M)
-    rules = jax.jit(jax.vmap(lambda key: dl.draw_rule(key, p)))(jax.random.split(KEY, 200))
+    rules = jax.jit(jax.vmap(lambda key: draw_rule(key, p)))(jax.random.split(KEY, 200))
     sizes, firsts = np.zeros(M), np.zeros(5)
     for i in range(200):
         rule = jax.tree.map(lambda x, i=i: x[i], rules)
@@ -239,18 +240,18 @@ def expanded(w: np.ndarray, task: Any) -> np.ndarray:
 
 
 @jax.jit
-def by_length(w: jax.Array, task: dl.LengthTask) -> tuple[jax.Array, ...]:
+def by_length(w: jax.Array, task: lengths.LengthTask) -> tuple[jax.Array, ...]:
     parts = (lengths.losses, lengths.error, lengths.slope, lengths.margin, lengths.certified)
     return tuple(part(w, task) for part in parts)
 
 
 @functools.cache
-def both_tasks(**settings: Any) -> tuple[dl.LengthTask, dl.Task]:
+def both_tasks(**settings: Any) -> tuple[lengths.LengthTask, dl.Task]:
     """One task in few weights and in all of them."""
     p = dl.Preset(**settings)
-    assert setting.by_length(p)
+    assert lengths.suffice(p)
     made = jax.jit(lambda *given: tuple(dl.make_task(KEY, p) for p in given))(p, p.replace(reduced=False))
-    assert isinstance(made[0], dl.LengthTask)
+    assert isinstance(made[0], lengths.LengthTask)
     assert isinstance(made[1], dl.Task)
     return made
 
@@ -260,7 +261,7 @@ def test_one_weight_per_list_entry_is_the_full_model(size: dict[str, Any]):
     rng = np.random.default_rng(4)
     short, full = both_tasks(**size, c=6.0)
     np.testing.assert_array_equal(full.start.V, 6.0 * matrix(full.pi))
-    rule = dl.Rule(dl.Preset(**size), full.pi, full.lists, full.sizes)
+    rule = Rule(dl.Preset(**size), full.pi, full.lists, full.sizes)
     longest, sizes = len(short.there), np.asarray(full.sizes)
     shares = np.bincount(sizes - 1, minlength=longest) / len(sizes)
     np.testing.assert_allclose(short.shares, shares, rtol=1e-15)
@@ -339,7 +340,7 @@ def test_the_flow_of_one_weight_per_list_entry_is_that_of_all_weights(settings: 
     # Both stop there, where all sequences have just become right.
     np.testing.assert_allclose(expanded(np.asarray(short.params), full), long.params.W, rtol=1e-3, atol=1e-4)
     np.testing.assert_array_equal(long.params.V, full.start.V)
-    rule = dl.Rule(dl.Preset(**settings), full.pi, full.lists, full.sizes)
+    rule = Rule(dl.Preset(**settings), full.pi, full.lists, full.sizes)
     assert dl.certify(long.params.W, long.params.V, rule).perfect
     before = advance(full, begins[1], jnp.asarray(int(0.999 * float(long.hit))))
     assert float(before.hit) == -1
@@ -350,9 +351,10 @@ def test_sizes_of_distinct_tokens_share_the_program_of_the_flow():
     advance: Any = PAPER.system.advance
     sizes = [(8, 4, 3), (24, 8, 2), (50, 48, 3), (9, 9, 5), (200, 3, 6)]
     before, losses = advance._cache_size(), []
+    program = jax.tree.structure(PAPER.system.program(dl.Preset(L=8, n=4, M=3)))
     for L, n, M in sizes:
         p = dl.Preset(L=L, n=n, M=M)
-        assert dl.program(p) == dl.program(dl.Preset(L=8, n=4, M=3))
+        assert jax.tree.structure(PAPER.system.program(p)) == program
         run = rollout(PAPER.system, p, range(2), np.array([0, 10**9]))
         losses.append(float(run["loss"][0, -1]))
         assert np.all(run["hit"].values[:, -1] >= 0)
@@ -363,7 +365,7 @@ def test_sizes_of_distinct_tokens_share_the_program_of_the_flow():
 # ---------------------------------------------------------------- masses
 
 
-def plain_masses(rule: dl.Rule) -> tuple[dict[str, float], dict[str, float]]:
+def plain_masses(rule: Rule) -> tuple[dict[str, float], dict[str, float]]:
     """Every reading of delta and gamma, from a table of all sequences around each query."""
     p, lists = rule.preset, plain_lists(rule)
     chance_of: dict[int, float] = defaultdict(float)
@@ -394,23 +396,23 @@ def plain_masses(rule: dl.Rule) -> tuple[dict[str, float], dict[str, float]]:
 @by_law
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_masses_are_those_of_all_sequences(law: str, n: int):
-    rng, compute = np.random.default_rng(n), jax.jit(dl.masses)
+    rng, compute = np.random.default_rng(n), jax.jit(masses.readings)
     p = dl.Preset(L=4, n=n, M=4, **LAWS[law])
     for _ in range(20):
         before = [rng.permutation(np.delete(np.arange(4), a))[: rng.integers(4)] for a in range(4)]
         lists = [[*one.tolist(), a] for a, one in enumerate(before)]
         given = p.replace(lists=str(lists), permutation="[1,0,3,2]")
-        rule = dl.draw_rule(KEY, given)._replace(preset=p)
-        found = compute(rule)
+        rule = draw_rule(KEY, given)._replace(preset=p)
+        deltas, gammas = compute(rule)
         delta, gamma = plain_masses(rule)
-        np.testing.assert_allclose(found.delta, [delta[k] for k in setting.DELTAS], 1e-10, err_msg=str(lists))
-        np.testing.assert_allclose(found.gamma, [gamma[k] for k in setting.GAMMAS], 1e-10, err_msg=str(lists))
+        np.testing.assert_allclose(deltas, [delta[k] for k in masses.DELTAS], 1e-10, err_msg=str(lists))
+        np.testing.assert_allclose(gammas, [gamma[k] for k in masses.GAMMAS], 1e-10, err_msg=str(lists))
 
 
 def test_bound_and_scale_are_the_theorems():
     short, full = both_tasks(L=12, n=4, M=3, eta=1e-3)
-    np.testing.assert_allclose(short.bounds[setting.GAMMAS.index("token")], 12 / (math.log(12) / 12), 1e-14)
-    delta = float(full.delta[setting.DELTAS.index("rival")])
+    np.testing.assert_allclose(short.bounds[masses.GAMMAS.index("token")], 12 / (math.log(12) / 12), 1e-14)
+    delta = float(full.delta[masses.DELTAS.index("rival")])
     np.testing.assert_allclose(full.c, 4 * 4 * math.log(12) / delta, rtol=1e-14)
     np.testing.assert_allclose(short.c, full.c, rtol=1e-14)
     np.testing.assert_allclose(short.bounds, full.bounds, rtol=1e-14)
@@ -422,10 +424,10 @@ def test_bound_and_scale_are_the_theorems():
 
 @pytest.mark.parametrize("settings", [{}, {"epsilon": 2.0, "noise": 0.5}], ids=str)
 def test_c_of_the_theorem_on_both_solves_its_equation(settings: dict[str, Any]):
-    p = dl.PRESETS["tiny"].replace(runs.WINDOW | {"step": "fixed"}, **settings)
+    p = dl.PRESETS["tiny"].replace(theorems.WINDOW | {"step": "fixed"}, **settings)
     task = make_task(KEY, p)
     assert isinstance(task, dl.Task)
-    L_0, delta = float(loss_of(task.start, task)), float(task.delta[setting.DELTAS.index(p.delta)])
+    L_0, delta = float(loss_of(task.start, task)), float(task.delta[masses.DELTAS.index(p.delta)])
     c, epsilon = float(task.c), float(task.epsilon)
     np.testing.assert_allclose(c, 10 * p.n**2 * L_0 / delta + 4 * epsilon * p.n, rtol=1e-8)
     np.testing.assert_allclose(epsilon, settings.get("epsilon", p.n * L_0 / 18), rtol=1e-8)
@@ -436,24 +438,24 @@ def test_c_of_the_theorem_on_both_solves_its_equation(settings: dict[str, Any]):
 
 def test_conditions_of_the_theorem_on_both_are_met_at_quick():
     p = dl.PRESETS["quick"]
-    assert claims.condition_room(p) > 1
-    assert claims.slope_left(p) > 0
-    assert all(a.holds(p) for a in claims.THEOREM_WV)
+    assert theorems.condition_room(p) > 1
+    assert theorems.slope_left(p) > 0
+    assert all(a.holds(p) for a in theorems.training_W_and_V.assumes)
 
 
 def test_where_c_has_no_solution_the_claim_is_out_of_regime():
     p = dl.Preset(L=5, n=3, M=2, law="iid")
-    task = make_task(KEY, p.replace(runs.WINDOW | {"step": "fixed"}))
+    task = make_task(KEY, p.replace(theorems.WINDOW | {"step": "fixed"}))
     assert isinstance(task, dl.Task)
     assert np.isnan(task.c)
     assert np.isfinite(np.asarray(task.start.V)).all()
-    claim = next(c for c in dl.CLAIMS if c.name == "descent_classifies_in_window")
+    claim = theorems.descent_classifies_in_window
     data = xr.Dataset({"loss": (("seed", "step"), np.ones((2, 2)))})
     verdict = judge(claim, data, preset=p)
     assert verdict.outcome == Outcome.OUT_OF_REGIME
     assert "c = 10 n^2 L_0/delta + 4 epsilon n is found by iteration" in verdict.unmet
     assert "found by iteration" in verdict.reason
-    assert claims.condition_room(p) == 0
+    assert theorems.condition_room(p) == 0
 
 
 @pytest.mark.parametrize(
@@ -539,13 +541,13 @@ def test_what_does_not_go_together_is_refused(settings: dict[str, Any], message:
 
 def test_given_lists_and_permutation_are_used():
     p = dl.Preset(**THREE, lists=LISTS, permutation="[2,0,1]")
-    rule = dl.draw_rule(KEY, p)
+    rule = draw_rule(KEY, p)
     assert plain_lists(rule) == [[1, 0], [1], [0, 1, 2]]
     assert np.asarray(rule.pi).tolist() == [2, 0, 1]
-    assert rule.lists.shape[1] == setting.width(p)
+    assert rule.lists.shape[1] == width(p)
     task = task_of(**THREE, lists=LISTS, permutation="[2,0,1]", reduced=False)
     assert plain_lists(task) == [[1, 0], [1], [0, 1, 2]]
-    np.testing.assert_array_equal(setting.permutation_matrix(task), matrix([2, 0, 1]))
+    np.testing.assert_array_equal(permutation_matrix(task), matrix([2, 0, 1]))
     # Another vocabulary has other lists; other lists are random again.
     assert (p.replace(L=4).lists, p.replace(L=4).permutation, p.replace(n=3).lists) == ("", "", LISTS)
 
@@ -555,7 +557,7 @@ def test_lists_of_four_in_sequences_of_five_of_twelve_tokens_work(law: str):
     p = dl.Preset(L=12, n=5, M=4, law=law)
     assert p.loss == "exact"
     task = make_task(KEY, p)
-    assert isinstance(task, dl.LengthTask)
+    assert isinstance(task, lengths.LengthTask)
     w = jnp.zeros((len(task.there), len(task.there) + 1))
     losses, _, slope, _, certified = by_length(w, task)
     assert np.isfinite(np.asarray(losses)).all()
@@ -578,7 +580,7 @@ def test_a_law_of_ones_own_is_trained_on(tmp_path: Path, monkeypatch: pytest.Mon
     settings: dict[str, Any] = {"algorithm": "descent", "train": "both", "start": "zero", "eta": 0.5}
     p = dl.Preset(L=6, n=3, M=2, law=law, batch=16, samples=32, steps=4, **settings)
     assert (p.loss, p.sequences) == ("sampled", "all")
-    drawn = np.asarray(setting.draw_sequences(KEY, p, 50))
+    drawn = np.asarray(sequences.draw(KEY, p, 50))
     assert np.all((drawn[:, 1:] - drawn[:, :-1]) % 6 == 1)
     run = rollout(PAPER.system, p, range(2), np.array([0, 4]))
     assert np.all(run["diverged_at"].values == -1)
@@ -621,9 +623,9 @@ def test_other_sizes_and_laws_bring_their_own_sequences_and_losses():
     assert p.replace(law="iid", n=5).sequences == "all"
     assert p.replace(law="iid", n=5, sequences="distinct").sequences == "distinct"
     large = p.replace(L=60, n=30)
-    assert (large.loss, setting.by_length(large)) == ("exact", True)
+    assert (large.loss, lengths.suffice(large)) == ("exact", True)
     assert large.replace(algorithm="descent").loss == "sampled"
     descent = p.replace(algorithm="descent")
-    assert (descent.eta, descent.steps) == (setting.DESCENT_ETA, setting.DESCENT_STEPS)
-    assert not setting.by_length(p.replace(reduced=False))
-    assert not setting.by_length(p.replace(law="iid", L=4, n=3, probabilities=UNEVEN))
+    assert (descent.eta, descent.steps) == (dl.DESCENT_ETA, dl.DESCENT_STEPS)
+    assert not lengths.suffice(p.replace(reduced=False))
+    assert not lengths.suffice(p.replace(law="iid", L=4, n=3, probabilities=UNEVEN))

@@ -31,15 +31,47 @@ from descentlab.drawing import (
     style,
 )
 from descentlab.judging import setting
-from descentlab.papers import Figure, Table
-from descentlab.papers.decision_lists import measures
-from descentlab.papers.decision_lists.masses import attention_scale, masses
-from descentlab.papers.decision_lists.runs import JOINT, MATRICES, SCALES, SLACK, UNIFORM, WINDOW
-from descentlab.papers.decision_lists.setting import DELTAS, Preset, Rule
+from descentlab.papers import figure, table
+from descentlab.papers.decision_lists import Preset, masses, theorems
+from descentlab.papers.decision_lists.lists import Rule
+
+# ---------------------------------------------------------------- runs, as overrides of a preset
+
+# The flow of W for sizes of its own.
+FLOW = theorems.PLAIN | {
+    "algorithm": "flow", "train": "attention", "start": "permutation", "eta": 1e-6, "steps": 10**12,
+}  # fmt: skip
+
+# The slack of the time bound over sizes, one size at a time around (24, 8, 3) for distinct tokens. With
+# repeats there are many more orbits, so sequences are shorter.
+SLACK = {
+    f"{law}_L{L}_n{n}_M{M}": FLOW | {"L": L, "n": n, "M": M, "law": law}
+    for law, sizes in {
+        "distinct": [(12, 8, 3), (24, 8, 3), (48, 8, 3), (96, 8, 3), (24, 4, 3), (24, 16, 3), (24, 22, 3),
+                     (24, 8, 2), (24, 8, 4), (24, 8, 6)],
+        "iid": [(8, 4, 2), (16, 4, 2), (32, 4, 2), (8, 4, 3), (16, 4, 3), (32, 4, 3), (64, 4, 3)],
+    }.items()
+    for L, n, M in sizes
+}  # fmt: skip
+
+# The loss and the certified time against c, with and without repeats.
+SCALES = {
+    f"{law}_c{c:g}": FLOW | {"L": 16, "n": 4, "M": 3, "law": law, "c": c}
+    for law in ("distinct", "iid")
+    for c in (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+}
+
+# W and V as matrices over time.
+MATRICES = theorems.PLAIN | {
+    "L": 10, "n": 4, "M": 4, "law": "iid", "algorithm": "descent", "train": "both", "start": "zero",
+    "eta": 10.0, "steps": 2000, "detail": True,
+}  # fmt: skip
+
+# ---------------------------------------------------------------- marks
 
 DOTTED, DASHED = (0, (1, 1.5)), (0, (4, 1.5))
 LAW = {"distinct": ("distinct tokens", BLUE, DASHED), "iid": ("independent tokens", VERMILION, "-")}
-# In the order of GAMMAS.
+# In the order of masses.GAMMAS.
 GAMMA = (
     (r"$\gamma$: least $\Pr(a)$", "o", "-"),
     (r"$\gamma$: least $\Pr(a, a_j\ \mathrm{decides})$", "s", DASHED),
@@ -50,33 +82,28 @@ START = {"zero": ("from zero", BLUE, "-"), "random": ("from small random values"
 PLACES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE)
 
 
-def unit(run: xr.Dataset) -> float:
-    """The time of one step."""
-    return float(setting(run, "eta"))
-
-
 def certified_times(run: xr.Dataset) -> np.ndarray:
     """The first certified time of each seed, of a flow or of descent; +inf where there is none."""
     if "hit" not in run:
-        return unit(run) * measures.first_certified(run)
+        return setting(run, "eta") * theorems.first_certified(run)
     # Below one step it is rounding that decides when a certificate is due.
-    return np.maximum(measures.hitting_times(run), unit(run))
+    return np.maximum(theorems.hitting_times(run), setting(run, "eta"))
 
 
 def known(run: xr.Dataset) -> str:
     """Whether certified times are within the first step ("once"), beyond the run ("never"), or exact."""
     times = certified_times(run)
-    return "never" if np.isinf(times).any() else "once" if (times <= unit(run)).all() else "exact"
+    return "never" if np.isinf(times).any() else "once" if (times <= setting(run, "eta")).all() else "exact"
 
 
 def middle_time(run: xr.Dataset) -> float:
     """The median first certified time, or the end of the run."""
-    return float(np.median(np.minimum(certified_times(run), unit(run) * run["step"].values[-1])))
+    return float(np.median(np.minimum(certified_times(run), setting(run, "eta") * run["step"].values[-1])))
 
 
 def until_certified(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """The times of the first seed's records until it is certified, and the records' indices."""
-    times, end = unit(run) * run["step"].values, certified_times(run)[0]
+    times, end = setting(run, "eta") * run["step"].values, certified_times(run)[0]
     kept = np.flatnonzero((times > 0) & (times < end))
     if np.isinf(end):
         return times[kept], kept
@@ -97,20 +124,6 @@ def explain(
     ax.plot([], [], marker=marker, ls=line, color=color, label=label, **{"lw": 0.9, "ms": 4.5, **options})
 
 
-def heatmap(ax: Axes, matrix: np.ndarray) -> Any:
-    """A matrix over its largest entry."""
-    ax.spines[:].set_visible(True)
-    ax.tick_params(length=0)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(MaxNLocator(5, integer=True))
-    return ax.imshow(matrix / (np.abs(matrix).max() or 1.0), cmap="RdBu_r", vmin=-1, vmax=1)
-
-
-def by_permutation(V: np.ndarray, run: xr.Dataset) -> np.ndarray:
-    """V of the first seed with its labels in the order pi(0), pi(1), ..., so that P is the diagonal."""
-    return V[run["permutation"].values[0]]
-
-
 # ---------------------------------------------------------------- the flow of W
 
 
@@ -118,12 +131,20 @@ def own_scale(run: xr.Dataset) -> float:
     """The theorem's c for the law and sizes of a run, with lists as long as they may be."""
     p = Preset(**{name: setting(run, name) for name in ("L", "n", "M", "law")})
     lists = (np.arange(p.L)[:, None] + np.arange(1 - p.M, 1)) % p.L
-    rule = Rule(p, jnp.arange(p.L), jnp.asarray(lists), jnp.full(p.L, p.M))
-    return float(attention_scale(p.n, p.L, masses(rule).delta[DELTAS.index(setting(run, "delta"))]))
+    delta, _ = masses.readings(Rule(p, jnp.arange(p.L), jnp.asarray(lists), jnp.full(p.L, p.M)))
+    return float(masses.attention_scale(p.n, p.L, delta[masses.DELTAS.index(setting(run, "delta"))]))
 
 
+@figure(
+    "Gradient flow of W from V = cP. Left: population loss of the first seed, up to the first time when all "
+    "sequences are certainly classified right (a disc; an arrow: within the first step). Right: that time "
+    "against c, with the bounds 4M/(log(L) gamma) for all readings of gamma and, vertical, c = 4n "
+    "log(L)/delta of the theorem. Open arrows: the time is earlier, or later than the run.",
+    runs=SCALES,
+    claims=("flow_classifies_in_time",),
+)
 @style()
-def draw_scale_and_law(**runs: xr.Dataset) -> Canvas:
+def scale_and_law(**runs: xr.Dataset) -> Canvas:
     """The loss over time by c and law, and the first certified time against c."""
     figure, axes = panels(1, 2, (3.7, 2.8))
     losses, times = axes[0]
@@ -154,14 +175,39 @@ def draw_scale_and_law(**runs: xr.Dataset) -> Canvas:
     return figure
 
 
+def groups(runs: list[xr.Dataset], over: str) -> list[list[xr.Dataset]]:
+    """Runs that differ in one size only, in its order."""
+    found: dict[Any, list[xr.Dataset]] = {}
+    for run in sorted(runs, key=lambda run: setting(run, over)):
+        found.setdefault(tuple(setting(run, name) for name in "LnM" if name != over), []).append(run)
+    return [cells for cells in found.values() if len(cells) > 1]
+
+
+def median_slack(run: xr.Dataset, reading: int) -> float:
+    """log10(bound / first certified time), median over seeds; the time is at most the end of the run."""
+    return float(np.log10(np.median(run["time_bound"].values[:, reading]) / middle_time(run)))
+
+
+@figure(
+    "The slack of the time bound with the theorem's own c, for all readings of gamma: one size varies along "
+    "a line, the others are fixed; right, the preset itself. Below zero the bound fails. Open arrows: the "
+    "slack is larger (certified within the first step) or smaller (not within the run).",
+    runs={"run": {}, **SLACK},
+    claims=("flow_classifies_in_time",),
+)
 @style()
-def draw_slack(run: xr.Dataset, **runs: xr.Dataset) -> Canvas:
+def slack(run: xr.Dataset, **runs: xr.Dataset) -> Canvas:
     """log10(bound / first certified time) over L, n and M, and for the preset itself."""
     figure, axes = panels(1, 4, (1.9, 2.9), sharey=True)
     for ax, over in zip(axes[0], "LnM", strict=False):
         for law, (name, color, _) in LAW.items():
             for cells in groups([one for one in runs.values() if setting(one, "law") == law], over):
-                draw_slacks(ax, [setting(one, over) for one in cells], cells, color)
+                x = [setting(one, over) for one in cells]
+                for k, (_, marker, dash) in enumerate(GAMMA):
+                    slacks = [median_slack(one, k) for one in cells]
+                    ax.plot(x, slacks, color=color, lw=0.9, ls=dash)
+                    for at, value, one in zip(x, slacks, cells, strict=True):
+                        mark(ax, at, value, one, color, marker, "v^")
             explain(ax, name, line="-", color=color)
         ax.set(xlabel=f"${over}$", xscale="linear" if over == "M" else "log")
         ticks = sorted({setting(one, over) for one in runs.values()})
@@ -169,7 +215,7 @@ def draw_slack(run: xr.Dataset, **runs: xr.Dataset) -> Canvas:
         ax.xaxis.set_minor_locator(NullLocator())
     own, sizes = axes[0, 3], ", ".join(f"${name}$ = {setting(run, name)}" for name in "LnM")
     for k, (_, marker, _) in enumerate(GAMMA):
-        mark(own, k, log_slack(run, k), run, LAW.get(setting(run, "law"), ("", BLACK))[1], marker, "v^")
+        mark(own, k, median_slack(run, k), run, LAW.get(setting(run, "law"), ("", BLACK))[1], marker, "v^")
     own.set_xticks(range(4), [r"$\Pr(a)$", "decides", r"$\Pr(a)^2$", "rarest"])
     own.set(xlim=(-0.6, 3.6), xlabel=f"the preset: {sizes}")
     for ax in axes[0]:
@@ -183,37 +229,33 @@ def draw_slack(run: xr.Dataset, **runs: xr.Dataset) -> Canvas:
     return figure
 
 
-def groups(runs: list[xr.Dataset], over: str) -> list[list[xr.Dataset]]:
-    """Runs that differ in one size only, in its order."""
-    found: dict[Any, list[xr.Dataset]] = {}
-    for run in sorted(runs, key=lambda run: setting(run, over)):
-        found.setdefault(tuple(setting(run, name) for name in "LnM" if name != over), []).append(run)
-    return [cells for cells in found.values() if len(cells) > 1]
+def chosen_lengths(run: xr.Dataset) -> list[int]:
+    """The shortest list of several entries, and the longest."""
+    several = [int(i) + 1 for i in np.flatnonzero(run["there"].values[0]) if i > 0] or [1]
+    return sorted({min(several), max(several)})
 
 
-def log_slack(run: xr.Dataset, reading: int) -> float:
-    """log10(bound / first certified time), median over seeds; the time is at most the end of the run."""
-    return float(np.log10(np.median(run["time_bound"].values[:, reading]) / middle_time(run)))
-
-
-def draw_slacks(ax: Axes, x: list[Any], runs: list[xr.Dataset], color: str) -> None:
-    """The slacks of some runs, by reading of gamma."""
-    for k, (_, marker, line) in enumerate(GAMMA):
-        ax.plot(x, [log_slack(run, k) for run in runs], color=color, lw=0.9, ls=line)
-        for at, run in zip(x, runs, strict=True):
-            mark(ax, at, log_slack(run, k), run, color, marker, "v^")
-
-
+@figure(
+    "How W[:, a] puts the list of a query a in order, until all sequences are certainly right (dashed). "
+    "Above: weights of the list's entries less those of other tokens, over the largest. At first the query "
+    "itself, which is always there, may be on top. Below: attention to a token that occurs once, over that "
+    "to a_1. Of distinct tokens any difference is enough; a rival that occurs k times must get less than "
+    "1/k.",
+    runs={name: SLACK[name] for name in ("distinct_L24_n8_M6", "iid_L16_n4_M3")},
+    claims=("flow_classifies_in_time",),
+)
 @style()
-def draw_ordering(**runs: xr.Dataset) -> Canvas:
+def ordering(**runs: xr.Dataset) -> Canvas:
     """The weights of list entries above those of other tokens, and the attention that they get."""
     shown = [(run, m) for run in runs.values() for m in chosen_lengths(run)]
     figure, axes = panels(2, len(shown), (7.6 / len(shown), 1.7), sharex="col", sharey="row")
     for (run, m), column in zip(shown, axes.T, strict=True):
-        (x, kept), weights = until_certified(run), weights_of(run, m)
-        above = weights[kept] - weights[kept, :1]
+        x, kept = until_certified(run)
+        # Of all other tokens, then of the list's entries.
+        weights = run["entry_weights"].values[0, kept, m - 1, : m + 1]
+        above = weights - weights[:, :1]
         relative = above / np.maximum(np.abs(above).max(axis=1, keepdims=True), 1e-300)
-        attention = np.exp(weights[kept] - weights[kept, 1:2])
+        attention = np.exp(weights - weights[:, 1:2])
         # What is certified at once has one record.
         dot = "." if len(x) == 1 else ""
         for ax, values in zip(column, (relative, attention), strict=True):
@@ -237,32 +279,103 @@ def draw_ordering(**runs: xr.Dataset) -> Canvas:
     return figure
 
 
-def chosen_lengths(run: xr.Dataset) -> list[int]:
-    """The shortest list of several entries, and the longest."""
-    found = np.flatnonzero(run["there"].values[0]) + 1 if "there" in run else run["sizes"].values[0]
-    several = [int(m) for m in found if m > 1] or [1]
-    return sorted({min(several), max(several)})
+# ---------------------------------------------------------------- W and V
 
 
-def weights_of(run: xr.Dataset, m: int) -> np.ndarray:
-    """W of all other tokens and of the m list entries over time, for a query with a list of m."""
-    weights = run["entry_weights"].isel(seed=0).values
-    index = m - 1 if "there" in run else int(np.argmax(run["sizes"].values[0] == m))
-    return weights[:, index, : m + 1]
+def heatmap(ax: Axes, matrix: np.ndarray) -> Any:
+    """A matrix over its largest entry."""
+    ax.spines[:].set_visible(True)
+    ax.tick_params(length=0)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(5, integer=True))
+    return ax.imshow(matrix / (np.abs(matrix).max() or 1.0), cmap="RdBu_r", vmin=-1, vmax=1)
+
+
+def matrices_along(run: xr.Dataset) -> Movie:
+    """W and V of the first seed, each over its largest entry at that step."""
+    own = run.isel(seed=0)
+    V = own["V"].isel(label=own["permutation"].values)
+
+    def relative(matrix: xr.DataArray) -> xr.DataArray:
+        largest = abs(matrix).max([d for d in matrix.dims if d != "step"])
+        return matrix / largest.where(largest > 0, 1.0)
+
+    found = {"W": relative(own["W"]), "V, labels in the order of π": relative(V)}
+    return Movie(found, low=-1.0, high=1.0)
+
+
+def outline(ax: Axes, row: Any, column: Any) -> None:
+    """A frame around an entry of a matrix."""
+    ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=BLACK, lw=0.5))
+
+
+@figure(
+    "W and V of the first seed in joint training from zero, each over its largest entry. Framed in W: the "
+    "lists, column by column, numbered by place; their weights come to fall with the place. Labels of V are "
+    "in the order of pi, so that P is the diagonal.",
+    runs={"run": MATRICES},
+    claims=("joint_training_classifies",),
+    moving=matrices_along,
+)
+@style()
+def matrices(run: xr.Dataset) -> Canvas:
+    """W above and V below at four steps, with lists and permutation marked."""
+    steps, first = run["step"].values, float(theorems.first_certified(run)[0])
+    met = first if np.isfinite(first) else float(steps[-1]) ** 0.5
+    moments = sorted({int(np.searchsorted(steps, t)) for t in (1, met**0.5, met, steps[-1])})
+    figure, axes = panels(2, len(moments), (1.85, 2.0), sharex=True, sharey="row")
+    pi, lists, sizes = (run[name].values[0] for name in ("permutation", "lists", "sizes"))
+    for (above, below), i in zip(axes.T, moments, strict=True):
+        W, V = (run[name].values[0, i] for name in "WV")
+        for ax, X in ((above, W), (below, V[pi])):
+            heatmap(ax, X)
+            ax.set_xlabel(f"largest: {np.abs(X).max():.2g}", fontsize=8)
+        for a, (entries, m) in enumerate(zip(lists, sizes, strict=True)):
+            outline(below, a, a)
+            for place, t in enumerate(entries[:m]):
+                outline(above, t, a)
+                color = "white" if abs(W[t, a]) > 0.6 * np.abs(W).max() else BLACK
+                above.text(a, t, str(place + 1), ha="center", va="center_baseline", fontsize=6, color=color)
+        sure = " (certified)" if run["certified"].values[0, i] else ""
+        above.set_title(f"step {steps[i]}{sure}")
+    axes[0, 0].set_ylabel("$W$: token (row), query (column)")
+    axes[1, 0].set_ylabel(r"$V$: label $\pi(t)$ (row), token (column)")
+    scale = axes[0, 0].images[0]
+    figure.colorbar(scale, ax=axes, shrink=0.6, aspect=35, label="entry over the largest", ticks=[-1, 0, 1])
+    return figure
 
 
 # ---------------------------------------------------------------- descent
 
 
+def spread(values: np.ndarray) -> str:
+    """The least and the largest of some numbers."""
+    return " to ".join(f"{x:.4g}" for x in np.unique([values.min(), values.max()]))
+
+
+def power(x: float) -> str:
+    """A number as a power of ten."""
+    mantissa, _, exponent = f"{x:.2e}".partition("e")
+    return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if exponent else mantissa
+
+
+@figure(
+    "Gradient descent on W and V from near cP, every seed: population loss, certified margin (above zero "
+    "all sequences are right), and eta lambda_max, which the theorem wants at most 1. Vertical: first "
+    "certified step, and the theorem's window, 2 m L_0/(A^2 eta) to epsilon/(2 eta), medians over seeds. A "
+    "window that ends before it begins is empty: the theorem's conditions are not met.",
+    runs={"run": theorems.WINDOW},
+    claims=("descent_classifies_in_window",),
+)
 @style()
-def draw_window(run: xr.Dataset) -> Canvas:
+def window(run: xr.Dataset) -> Canvas:
     """Loss, margin and eta lambda_max of every seed over the steps, and the window of the theorem."""
     figure, axes = panels(1, 3, (2.5, 2.3))
     names = {"loss": "population loss", "margin": "certified margin", "curvature": r"$\eta\,\lambda_{\max}$"}
     # Without a solution c there is no window.
     solved = np.isfinite(run["c"].values).all()
-    begin, end = (float(np.median(t)) if solved else np.nan for t in measures.window(run))
-    first = measures.first_certified(run)
+    begin, end = (float(np.median(t)) if solved else np.nan for t in theorems.window_of(run)[:2])
+    first = theorems.first_certified(run)
     marks = {
         f"first certified: step {spread(first)}": (float(np.median(first)), GREEN, DASHED),
         f"window begins: step {power(begin)}": (begin, VERMILION, "-"),
@@ -295,26 +408,23 @@ def draw_window(run: xr.Dataset) -> Canvas:
     return figure
 
 
-def spread(values: np.ndarray) -> str:
-    """The least and the largest of some numbers."""
-    return " to ".join(f"{x:.4g}" for x in np.unique([values.min(), values.max()]))
-
-
-def power(x: float) -> str:
-    """A number as a power of ten."""
-    mantissa, _, exponent = f"{x:.2e}".partition("e")
-    return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if exponent else mantissa
-
-
+@figure(
+    "V trained under uniform attention (W = 0): cosine of V and P - 1/L, share of tokens t whose pi(t) tops "
+    "V[:, t], and probability that a position is misclassified, which stays away from 0 since some "
+    "sequences have two labels and all their positions one output; median and range of seeds. Right: V of "
+    "the first seed over its largest entry, labels in the order of pi, so that P is the diagonal.",
+    runs=theorems.UNIFORM,
+    claims=("uniform_attention_learns_permutation", "attention_is_needed"),
+)
 @style()
-def draw_uniform(**runs: xr.Dataset) -> Canvas:
+def uniform(**runs: xr.Dataset) -> Canvas:
     """How V turns to P under uniform attention, what it gets wrong, and V at the end."""
     figure, axes = panels(1, 4, (1.95, 2.2))
     names = {"cosine": r"$\cos(V,\ P - 1/L)$", "decoded": "columns decoded", "error": "error"}
     for ax, (name, title) in zip(axes[0], names.items(), strict=False):
         for start, run in runs.items():
-            later = run[name].isel(step=run["step"].values > 0)
-            band(ax, later, START[start][0], START[start][1], linestyle=START[start][2])
+            (label, color, line), later = START[start], run[name].isel(step=run["step"].values > 0)
+            band(ax, later, label, color, linestyle=line)
             ax.set_xlim(1, max(2.0, float(run["step"].values[-1])))
         low = min(-0.03, ax.get_ylim()[0])
         ax.set(title=title, xlabel="step $t$", xscale="log", ylim=(low, 1.03))
@@ -322,81 +432,42 @@ def draw_uniform(**runs: xr.Dataset) -> Canvas:
     pairs = spread(100 * run["disagreeing_pairs"].values.round(3))
     words = f"two labels in one sequence:\n{pairs} % of pairs"
     axes[0, 2].text(0.05, 0.06, words, transform=axes[0, 2].transAxes, fontsize=7, color=GREY)
-    image = heatmap(axes[0, 3], by_permutation(run["final_V"].values[0], run))
+    image = heatmap(axes[0, 3], run["final_V"].values[0][run["permutation"].values[0]])
     axes[0, 3].set(title=f"$V$ at the end,\n{START[start][0]}", xlabel="token $t$", ylabel=r"label $\pi(t)$")
     figure.colorbar(image, ax=axes[0, 3], shrink=0.6, aspect=15, ticks=[-1, 0, 1])
     legend(figure)
     return figure
 
 
-@style()
-def draw_matrices(run: xr.Dataset) -> Canvas:
-    """W above and V below at four steps, with lists and permutation marked."""
-    steps, first = run["step"].values, float(measures.first_certified(run)[0])
-    met = first if np.isfinite(first) else float(steps[-1]) ** 0.5
-    moments = sorted({int(np.searchsorted(steps, t)) for t in (1, met**0.5, met, steps[-1])})
-    figure, axes = panels(2, len(moments), (1.85, 2.0), sharex=True, sharey="row")
-    for column, i in zip(axes.T, moments, strict=True):
-        W, V = (run[name].values[0, i] for name in "WV")
-        heatmap(column[0], W)
-        heatmap(column[1], by_permutation(V, run))
-        mark_lists(column[0], W, run)
-        for t in range(len(V)):
-            outline(column[1], t, t)
-        sure = " (certified)" if run["certified"].values[0, i] else ""
-        column[0].set_title(f"step {steps[i]}{sure}")
-        for ax, X in zip(column, (W, V), strict=True):
-            ax.set_xlabel(f"largest: {np.abs(X).max():.2g}", fontsize=8)
-    axes[0, 0].set_ylabel("$W$: token (row), query (column)")
-    axes[1, 0].set_ylabel(r"$V$: label $\pi(t)$ (row), token (column)")
-    scale = axes[0, 0].images[0]
-    figure.colorbar(scale, ax=axes, shrink=0.6, aspect=35, label="entry over the largest", ticks=[-1, 0, 1])
-    return figure
-
-
-def matrices_along(run: xr.Dataset) -> Movie:
-    """W and V of the first seed, each over its largest entry at that step."""
-    own = run.isel(seed=0)
-    order = own["permutation"].values
-    found = {"W": own["W"], "V, labels in the order of π": own["V"].isel(label=order)}
-
-    def relative(matrix: xr.DataArray) -> xr.DataArray:
-        largest = abs(matrix).max([d for d in matrix.dims if d != "step"])
-        return matrix / largest.where(largest > 0, 1.0)
-
-    return Movie({name: relative(matrix) for name, matrix in found.items()}, low=-1.0, high=1.0)
-
-
-def outline(ax: Axes, row: Any, column: Any) -> None:
-    """A frame around an entry of a matrix."""
-    ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=BLACK, lw=0.5))
-
-
-def mark_lists(ax: Axes, W: np.ndarray, run: xr.Dataset) -> None:
-    """The places of the list of every query, in its column of W."""
-    dark = 0.6 * np.abs(W).max()
-    for a, (entries, m) in enumerate(zip(run["lists"].values[0], run["sizes"].values[0], strict=True)):
-        for place, t in enumerate(entries[:m]):
-            color = "white" if abs(W[t, a]) > dark else BLACK
-            outline(ax, t, a)
-            ax.text(a, t, str(place + 1), ha="center", va="center_baseline", fontsize=6, color=color)
-
-
 # ---------------------------------------------------------------- joint training
 
+BOTH_STARTS = {**theorems.JOINT["zero"], **theorems.JOINT["random"]}
 
+
+def cell(run: xr.Dataset) -> tuple[str, int, int]:
+    """Law, L and n of a run."""
+    return setting(run, "law"), setting(run, "L"), setting(run, "n")
+
+
+@figure(
+    "Joint training of W and V: the share of seeds whose last W and V classify all sequences right, by "
+    "exact certificate, and the median first certified step. From zero, sequences that hold every token (n "
+    "= L) keep all columns of V equal, so that no training helps.",
+    runs=BOTH_STARTS,
+    claims=("joint_training_classifies",),
+)
 @style()
-def draw_joint(**runs: xr.Dataset) -> Canvas:
+def joint(**runs: xr.Dataset) -> Canvas:
     """The share of seeds that end certified, by law, L and n (rows) and M (columns), for each start."""
-    figure, axes = panels(1, len(JOINT), (3.5, 3.6), sharey=True)
-    for ax, start in zip(axes[0], JOINT, strict=True):
+    figure, axes = panels(1, len(theorems.JOINT), (3.5, 3.6), sharey=True)
+    for ax, start in zip(axes[0], theorems.JOINT, strict=True):
         own = {(cell(run), setting(run, "M")): run for run in runs.values() if setting(run, "start") == start}
         rows, columns = list(dict.fromkeys(c for c, _ in own)), sorted({M for _, M in own})
         shares = np.full((len(rows), len(columns)), np.nan)
         for (row, M), run in own.items():
             i, j = rows.index(row), columns.index(M)
-            shares[i, j] = np.mean([bool(one) for one in measures.certificates(run)])
-            time = float(np.median(measures.first_certified(run)))
+            shares[i, j] = np.mean([bool(one) for one in theorems.certificates(run)])
+            time = float(np.median(theorems.first_certified(run)))
             words = f"{100 * shares[i, j]:.0f} %" + (f", step {time:g}" if np.isfinite(time) else "")
             ax.text(j, i, words, ha="center", va="center", color="white" if shares[i, j] > 0.6 else BLACK)
         ax.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -413,89 +484,22 @@ def draw_joint(**runs: xr.Dataset) -> Canvas:
     return figure
 
 
-def cell(run: xr.Dataset) -> tuple[str, int, int]:
-    """Law, L and n of a run."""
-    return setting(run, "law"), setting(run, "L"), setting(run, "n")
-
-
-def rows_failures(**runs: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
+@table(
+    "Every run of joint training that does not end perfect, with its probability of error and a sequence "
+    "that it misclassifies: at this token, the rival's logit is not below that of the right label.",
+    runs=BOTH_STARTS,
+    claims=("joint_training_classifies",),
+)
+def joint_failures(**runs: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
     """Every run of joint training that ends uncertified, with a sequence that it gets wrong."""
     header = ["start", "law", "L", "n", "M", "seed", "error", "sequence", "at token", "right label",
               "rival label"]  # fmt: skip
     found = []
     for run in runs.values():
-        for seed, one in enumerate(measures.certificates(run)):
+        for seed, one in enumerate(theorems.certificates(run)):
             if not one:
                 where = [setting(run, "start"), *cell(run), setting(run, "M"), int(run["seed"].values[seed])]
                 error, query = float(run["error"].values[seed, -1]), one.sequence[one.position]
                 text = " ".join(map(str, one.sequence))
                 found.append([*where, f"{error:.3g}", text, query, one.right, one.rival])
     return header, found or [["all starts end certified", *["–"] * (len(header) - 1)]]
-
-
-FLOW, JOINTLY = ("flow_classifies_in_time",), ("joint_training_classifies",)
-ORDERED = {name: SLACK[name] for name in ("distinct_L24_n8_M6", "iid_L16_n4_M3")}
-BOTH_STARTS = {**JOINT["zero"], **JOINT["random"]}
-
-FIGURES: tuple[Figure | Table, ...] = (
-    Figure(
-        "scale_and_law",
-        "Gradient flow of W from V = cP. Left: population loss of the first seed, up to the first time when "
-        "all sequences are certainly classified right (a disc; an arrow: within the first step). Right: "
-        "that time against c, with the bounds 4M/(log(L) gamma) for all readings of gamma and, vertical, "
-        "c = 4n log(L)/delta of the theorem. Open arrows: the time is earlier, or later than the run.",
-        draw_scale_and_law, SCALES, FLOW,
-    ),
-    Figure(
-        "slack",
-        "The slack of the time bound with the theorem's own c, for all readings of gamma: one size varies "
-        "along a line, the others are fixed; right, the preset itself. Below zero the bound fails. "
-        "Open arrows: the slack is larger (certified within the first step) or smaller (not within the run).",
-        draw_slack, {"run": {}, **SLACK}, FLOW,
-    ),
-    Figure(
-        "ordering",
-        "How W[:, a] puts the list of a query a in order, until all sequences are certainly right (dashed). "
-        "Above: weights of the list's entries less those of other tokens, over the largest. At first the "
-        "query itself, which is always there, may be on top. Below: attention to a token that occurs once, "
-        "over that to a_1. Of distinct tokens any difference is enough; a rival that occurs k times must "
-        "get less than 1/k.",
-        draw_ordering, ORDERED, FLOW,
-    ),
-    Figure(
-        "matrices",
-        "W and V of the first seed in joint training from zero, each over its largest entry. Framed in W: "
-        "the lists, column by column, numbered by place; their weights come to fall with the place. Labels "
-        "of V are in the order of pi, so that P is the diagonal.",
-        draw_matrices, {"run": MATRICES}, JOINTLY, moving=matrices_along,
-    ),
-    Figure(
-        "window",
-        "Gradient descent on W and V from near cP, every seed: population loss, certified margin (above zero "
-        "all sequences are right), and eta lambda_max, which the theorem wants at most 1. Vertical: first "
-        "certified step, and the theorem's window, 2 m L_0/(A^2 eta) to epsilon/(2 eta), medians over seeds. "
-        "A window that ends before it begins is empty: the theorem's conditions are not met.",
-        draw_window, {"run": WINDOW}, ("descent_classifies_in_window",),
-    ),
-    Figure(
-        "uniform",
-        "V trained under uniform attention (W = 0): cosine of V and P - 1/L, share of tokens t whose pi(t) "
-        "tops V[:, t], and probability that a position is misclassified, which stays away from 0 since some "
-        "sequences have two labels and all their positions one output; median and range of seeds. Right: V "
-        "of the first seed over its largest entry, labels in the order of pi, so that P is the diagonal.",
-        draw_uniform, UNIFORM, ("uniform_attention_learns_permutation", "attention_is_needed"),
-    ),
-    Figure(
-        "joint",
-        "Joint training of W and V: the share of seeds whose last W and V classify all sequences right, by "
-        "exact certificate, and the median first certified step. From zero, sequences that hold every token "
-        "(n = L) keep all columns of V equal, so that no training helps.",
-        draw_joint, BOTH_STARTS, JOINTLY,
-    ),
-    Table(
-        "joint_failures",
-        "Every run of joint training that does not end perfect, with its probability of error and a sequence "
-        "that it misclassifies: at this token, the rival's logit is not below that of the right label.",
-        rows_failures, BOTH_STARTS, JOINTLY,
-    ),
-)  # fmt: skip

@@ -15,14 +15,25 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from descentlab.papers.decision_lists.setting import Preset
+from descentlab.engine import Dynamics, Probe, flow, probe
+from descentlab.papers.decision_lists.lists import Rule
+from descentlab.papers.decision_lists.masses import DELTAS, attention_scale, given_or, readings, time_bounds
+
+
+def suffice(p: Any) -> bool:
+    """Whether a run is that of one weight per list entry: asked for, and exact.
+
+    Only W is trained, so V = cP; a flow has one of the laws that are known, whose tokens are exchangeable.
+    """
+    exact = p.algorithm == "flow" and p.train == "attention" and not p.probabilities
+    return p.reduced and exact and not p.detail
 
 
 class Orbits(NamedTuple):
@@ -39,7 +50,7 @@ class Orbits(NamedTuple):
 class LengthTask(NamedTuple):
     """What is left of a task: orbits and numbers. `shares` are those of queries with lists of each length."""
 
-    preset: Preset
+    preset: Any
     orbits: Orbits
     L: Float[Array, ""]
     n: Float[Array, ""]
@@ -56,12 +67,23 @@ class LengthTask(NamedTuple):
 # ---------------------------------------------------------------- orbits
 
 
-def longest(p: Preset) -> int:
+def longest(p: Any) -> int:
     """The longest list that the tables have room for: presets of small M share compiled programs.
 
     Only where room costs little: there are many more orbits of sequences with repeats.
     """
     return max(p.M, min(6, p.L)) if p.law == "distinct" else p.M
+
+
+def orbit_count(L: int, n: int, law: str, longest: int) -> int:
+    """How many rows the tables of one length have at most; partitions grow slowly, so this bounds them."""
+    if law == "distinct":
+        return 1 << (longest - 1)
+    partitions = [1] + [0] * n
+    for part in range(1, n + 1):
+        for total in range(part, n + 1):
+            partitions[total] += partitions[total - part]
+    return sum(math.comb(n - 1 - r + longest - 1, longest - 1) * partitions[r] for r in range(n))
 
 
 @functools.lru_cache(maxsize=16)
@@ -121,43 +143,55 @@ def _partitions(total: int, most: int, largest: int | None = None) -> Iterator[t
 
 def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
     """Ways to write a number as an ordered sum of so many non-negative ones."""
-    if parts == 1:
-        yield (total,)
-        return
-    for first in range(total + 1):
-        for rest in _compositions(total - first, parts - 1):
-            yield (first, *rest)
+    end = total + parts - 1
+    for bars in itertools.combinations(range(end), parts - 1):
+        yield tuple(b - a - 1 for a, b in itertools.pairwise((-1, *bars, end)))
 
 
-# ---------------------------------------------------------------- loss, flow, certificate
+# ---------------------------------------------------------------- loss, certificate, flow
 
 
-def _scores(w: Float[Array, " e"], entries: Array, others: Array, c: Array, L: Array, m: Array):
-    """Logits of the list entries and of other tokens that occur k times, and how many of the latter occur."""
-    shifted = jnp.exp(w - jnp.max(w))
-    k = jnp.arange(1, others.shape[1] + 1, dtype=w.dtype)
-    listed, other = entries * shifted[None, 1:], jnp.broadcast_to((k * shifted[0])[None, :], others.shape)
-    total = jnp.sum(listed, axis=1) + jnp.sum(others * other, axis=1)
-    absent = L - m - jnp.sum(others, axis=1)
-    return c * listed / total[:, None], c * other / total[:, None], absent
+def make_task(rule: Rule, p: Any) -> LengthTask:
+    """What the flow of one weight per list entry needs of a task."""
+    delta, gamma = readings(rule)
+    most = longest(p)
+    return LengthTask(
+        p,
+        Orbits(*map(jnp.asarray, orbits(p.L, p.n, p.law, most))),
+        L=jnp.asarray(float(p.L)),
+        n=jnp.asarray(float(p.n)),
+        shares=jnp.mean(rule.sizes[None, :] == jnp.arange(1, most + 1)[:, None], axis=1, dtype=jnp.float64),
+        c=given_or(p.c, attention_scale(p.n, p.L, delta[DELTAS.index(p.delta)])),
+        bounds=time_bounds(p.M, p.L, gamma),
+    )
+
+
+def _logits(w: Float[Array, "m e"], task: LengthTask) -> tuple[Array, Array, Array]:
+    """Logits of the list entries and of other tokens that occur k times, and which entry decides.
+
+    By length and orbit. Kinds that do not occur have the logit 0 of an absent token.
+    """
+    entries, others, _ = task.orbits
+    shifted = jnp.exp(w - jnp.max(w, axis=1, keepdims=True))
+    k = jnp.arange(1, others.shape[2] + 1, dtype=w.dtype)
+    listed = entries * shifted[:, None, 1:]
+    other = jnp.broadcast_to(k[None, None, :] * shifted[:, :1, None], others.shape)
+    total = (jnp.sum(listed, axis=2) + jnp.sum(others * other, axis=2))[:, :, None]
+    decider = jnp.argmax(entries > 0, axis=2)[:, :, None]
+    return task.c * listed / total, jnp.where(others > 0, task.c * other / total, 0.0), decider
 
 
 def losses(w: Float[Array, "m e"], task: LengthTask) -> Float[Array, " m"]:
     """The expected loss of a query whose list has length m, by length; w[m - 1] is (w_0, w_1, ...)."""
-
-    def one(w: Array, entries: Array, others: Array, weights: Array, m: Array) -> Array:
-        listed, other, absent = _scores(w, entries, others, task.c, task.L, m)
-        real = jnp.arange(entries.shape[1]) < m.astype(int)
-        # Kinds that do not occur have weight 0, and the logit 0 of an absent token.
-        other = jnp.where(others > 0, other, 0.0)
-        top = jnp.maximum(jnp.max(listed, axis=1), jnp.max(other, axis=1))
-        mass = jnp.sum(jnp.where(real[None, :], jnp.exp(listed - top[:, None]), 0.0), axis=1)
-        mass += jnp.sum(others * jnp.exp(other - top[:, None]), axis=1) + absent * jnp.exp(-top)
-        right = jnp.take_along_axis(listed, jnp.argmax(entries > 0, axis=1)[:, None], axis=1)[:, 0]
-        return jnp.sum(weights * (jnp.log(mass) + top - right))
-
-    m = jnp.arange(1.0, w.shape[0] + 1)
-    return jax.vmap(one)(w, *task.orbits, m)
+    (listed, other, decider), (_, others, weights) = _logits(w, task), task.orbits
+    m = jnp.arange(1.0, w.shape[0] + 1)[:, None]
+    real = jnp.arange(listed.shape[2], dtype=w.dtype)[None, None, :] < m[:, :, None]
+    absent = task.L - m - jnp.sum(others, axis=2)
+    top = jnp.maximum(jnp.max(listed, axis=2), jnp.max(other, axis=2))
+    mass = jnp.sum(jnp.where(real, jnp.exp(listed - top[:, :, None]), 0.0), axis=2)
+    mass += jnp.sum(others * jnp.exp(other - top[:, :, None]), axis=2) + absent * jnp.exp(-top)
+    right = jnp.take_along_axis(listed, decider, axis=2)[:, :, 0]
+    return jnp.sum(weights * (jnp.log(mass) + top - right), axis=1)
 
 
 def slope(w: Float[Array, "m e"], task: LengthTask) -> Float[Array, "m e"]:
@@ -169,17 +203,12 @@ def slope(w: Float[Array, "m e"], task: LengthTask) -> Float[Array, "m e"]:
 
 def error(w: Float[Array, "m e"], task: LengthTask) -> Float[Array, " m"]:
     """The probability that a query is misclassified (a tie is), by length."""
-
-    def one(w: Array, entries: Array, others: Array, weights: Array, m: Array) -> Array:
-        listed, other, _ = _scores(w, entries, others, task.c, task.L, m)
-        decider = jnp.argmax(entries > 0, axis=1)
-        right = jnp.take_along_axis(listed, decider[:, None], axis=1)
-        mine = jnp.arange(entries.shape[1])[None, :] == decider[:, None]
-        rival = jnp.max(jnp.where(mine, -jnp.inf, listed), axis=1, initial=0.0)
-        rival = jnp.maximum(rival, jnp.max(jnp.where(others > 0, other, 0.0), axis=1))
-        return jnp.sum(jnp.where(right[:, 0] <= rival, weights, 0.0))
-
-    return jax.vmap(one)(w, *task.orbits, jnp.arange(1.0, w.shape[0] + 1))
+    listed, other, decider = _logits(w, task)
+    right = jnp.take_along_axis(listed, decider, axis=2)[:, :, 0]
+    mine = jnp.arange(listed.shape[2])[None, None, :] == decider
+    rival = jnp.max(jnp.where(mine, -jnp.inf, listed), axis=2, initial=0.0)
+    rival = jnp.maximum(rival, jnp.max(other, axis=2))
+    return jnp.sum(jnp.where(right <= rival, task.orbits.weights, 0.0), axis=1)
 
 
 def margin(w: Float[Array, "m e"], task: LengthTask) -> Float[Array, ""]:
@@ -195,11 +224,9 @@ def margin(w: Float[Array, "m e"], task: LengthTask) -> Float[Array, ""]:
     L, n = task.L.astype(int), task.n.astype(int)
     others = jnp.where(j < m, 1, 0)  # is the decider another token than the query?
     free = n - 1 - others + jnp.where((i == m) & (j < m), 1, 0)  # most copies of the rival
-    if task.preset.sequences == "distinct":
-        free = jnp.minimum(free, 1)
     occurs = (j <= m) & (n >= 1 + others)
     if task.preset.sequences == "distinct":
-        occurs = occurs & (L - (j - 1) >= n)
+        free, occurs = jnp.minimum(free, 1), occurs & (L - (j - 1) >= n)
     rival = jnp.where(i == 0, m < L, (i > j) & (i <= m))
     counts = occurs & rival & (free >= 1) & task.there[:, None, None]
     gap = w[:, 1:, None] - w[:, None, :] - jnp.log(jnp.maximum(free, 1).astype(w.dtype))
@@ -209,3 +236,34 @@ def margin(w: Float[Array, "m e"], task: LengthTask) -> Float[Array, ""]:
 def certified(w: Float[Array, "m e"], task: LengthTask) -> Bool[Array, ""]:
     """Whether every sequence is classified right, beyond what rounding could change."""
     return margin(w, task) > 8 * jnp.finfo(w.dtype).eps * (1 + jnp.max(jnp.abs(w)))
+
+
+def dynamics(task: LengthTask, p: Any) -> Dynamics:
+    """Gradient flow of W from zero, until all sequences are certainly classified right."""
+    most = task.shares.size
+    return flow(
+        lambda key: jnp.zeros((most, most + 1)), lambda w: slope(w, task), p.eta,
+        event=lambda w: certified(w, task), stop=True, stiff=p.stiff, rtol=1e-6,
+    )  # fmt: skip
+
+
+def probes() -> dict[str, Probe]:
+    """What is recorded."""
+
+    def mean(each: Array, task: LengthTask) -> Array:
+        """The mean over queries of what is known by length."""
+        return jnp.sum(jnp.where(task.there, task.shares * each, 0.0))
+
+    return {
+        "loss": probe(lambda w, task: mean(losses(w, task), task), "population loss"),
+        "error": probe(lambda w, task: mean(error(w, task), task), "probability of misclassification"),
+        "margin": probe(margin, "least log-ratio of the decider's attention to a rival's"),
+        "certified": probe(certified, "1 if all sequences are certainly right", dtype=np.int8),
+        "entry_weights": probe(lambda w, task: w, "W of other tokens and of each list entry, by length",
+                               "length", "entry"),
+        "hit": Probe(lambda task, p, state: state.hit, "step of the first certified time; -1: none yet"),
+        "there": probe(lambda w, task: task.there, "whether lists of a length occur", "length",
+                       dtype=np.int8, once=True),
+        "c": probe(lambda w, task: task.c, "c of V = cP", once=True),
+        "time_bound": probe(lambda w, task: task.bounds, "4M/(log(L) gamma)", "gamma", once=True),
+    }  # fmt: skip

@@ -21,33 +21,29 @@ so each is a theorem of its own.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, ScalarLike
 
-from descentlab.papers.decision_lists.setting import DELTAS, GAMMAS, given_probabilities
+from descentlab.papers.decision_lists.lists import earlier
+from descentlab.papers.decision_lists.sequences import chances
 
-
-class Masses(NamedTuple):
-    """Every reading of delta and of gamma, in the order of DELTAS and GAMMAS."""
-
-    delta: Float[Array, " delta"]
-    gamma: Float[Array, " gamma"]
+DELTAS = ("rival", "decides", "rarest")
+GAMMAS = ("token", "event", "token_squared", "rarest")
 
 
-def masses(rule: Any) -> Masses:
-    """All readings, computed from the law and the lists."""
-    p = rule.preset
-    M = rule.lists.shape[1]
+def readings(rule: Any) -> tuple[Float[Array, " delta"], Float[Array, " gamma"]]:
+    """Every reading of delta and of gamma for the law and the lists, in the order of DELTAS and GAMMAS."""
+    p, M = rule.preset, rule.lists.shape[1]
     tokens, entries = jnp.arange(p.L), jnp.arange(M)
     if p.law == "distinct":
         single = jnp.full(p.L, 1 / p.L)
         table = jnp.asarray(_hypergeometric(p.L, p.n, M))
     else:
-        single, table = jnp.asarray(given_probabilities(p)), jnp.zeros((1, 1))
+        single, table = jnp.asarray(chances(p)), jnp.zeros((1, 1))
 
     def there(banned: Array, needed: Array) -> Array:
         """Pr(no banned and all needed tokens among the n - 1 others), for at most two needed ones."""
@@ -57,17 +53,15 @@ def masses(rule: Any) -> Masses:
         rest = 1 - jnp.sum(jnp.where(banned, single, 0.0))
         both = jnp.sum(jnp.where(needed, single, 0.0))
         one = jnp.max(jnp.where(needed, single, 0.0))
-        count = jnp.sum(needed)
-        power = p.n - 1
-        two = rest**power - (rest - one) ** power - (rest - (both - one)) ** power + (rest - both) ** power
-        return jnp.where(
-            count == 0, rest**power, jnp.where(count == 1, rest**power - (rest - one) ** power, two)
-        )
+        count, power = jnp.sum(needed), p.n - 1
+        first = rest**power - (rest - one) ** power
+        two = first - (rest - (both - one)) ** power + (rest - both) ** power
+        return jnp.where(count == 0, rest**power, jnp.where(count == 1, first, two))
 
     def entry(a: Array, j: Array) -> tuple[Array, Array, Array]:
         """decides, rival, rarest of a_j for the query a; +inf where a_j cannot decide."""
         decider = rule.lists[a, j]
-        banned = jnp.any((rule.lists[a][None, :] == tokens[:, None]) & (entries < j)[None, :], axis=1)
+        banned = earlier(rule.lists[a], j, p.L)
         needed = (tokens == decider) & (tokens != a)
         decides = there(banned, needed)
 
@@ -89,14 +83,13 @@ def masses(rule: Any) -> Masses:
         return tuple(jnp.where(occurs, x, jnp.inf) for x in (decides, rival, rarest))  # type: ignore[return-value]
 
     decides, rival, rarest = jax.lax.map(lambda a: jax.vmap(lambda j: entry(a, j))(entries), tokens)
-    least = {"rival": jnp.min(rival), "decides": jnp.min(decides), "rarest": jnp.min(rarest)}
+    deltas = {"rival": jnp.min(rival), "decides": jnp.min(decides), "rarest": jnp.min(rarest)}
     # Without any rival (a single token fills the sequence) nothing can go wrong.
-    least["rival"] = jnp.where(jnp.isfinite(least["rival"]), least["rival"], least["decides"])
-    event = jnp.min(single[:, None] * decides)
+    deltas["rival"] = jnp.where(jnp.isfinite(deltas["rival"]), deltas["rival"], deltas["decides"])
+    event, multiset = (jnp.min(single[:, None] * mass) for mass in (decides, rarest))
     token = jnp.min(single)
-    multiset = jnp.min(single[:, None] * rarest)
     gammas = {"token": token, "event": event, "token_squared": token**2, "rarest": multiset}
-    return Masses(jnp.stack([least[k] for k in DELTAS]), jnp.stack([gammas[k] for k in GAMMAS]))
+    return jnp.stack([deltas[k] for k in DELTAS]), jnp.stack([gammas[k] for k in GAMMAS])
 
 
 def _hypergeometric(L: int, n: int, M: int) -> np.ndarray:
@@ -117,3 +110,9 @@ def time_bounds(M: int, L: int, gammas: Float[Array, " gamma"]) -> Float[Array, 
 def attention_scale(n: int, L: int, delta: Float[Array, ""]) -> Float[Array, ""]:
     """c = 4 n log(L) / delta, of the theorem on W alone."""
     return 4 * n * math.log(L) / delta
+
+
+def given_or(given: ScalarLike, own: Float[Array, ""]) -> Float[Array, ""]:
+    """What a field gives, or where it is 0 the theorem's own."""
+    value = jnp.asarray(given, own.dtype)
+    return jnp.where(value > 0, value, own)
