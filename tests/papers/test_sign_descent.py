@@ -14,16 +14,16 @@ from descentlab.engine import System, log_spaced
 from descentlab.engine._rollout import rollout
 from descentlab.errors import SettingError
 from descentlab.judging import judge
+from descentlab.papers import load
 from descentlab.papers import sign_descent as sd
-from descentlab.papers.sign_descent import setting
-from descentlab.papers.sign_descent.claims import with_decay
+from descentlab.papers.sign_descent.theorems import noise_softmax_decays_exponentially, with_decay
 
 SMALL = sd.Preset(n=5, d=40, s=6, m_k=7, m_v=3, sigma_0=0.2, signal=1.3, label_noise=0.3, n_test=50, steps=30)
 KEY = jax.random.key(7)
 ALPHA = 1e-6
 
 
-def full_instance(p: sd.Preset, key=KEY) -> tuple[sd.Task, setting.Instance, Any, Any]:
+def full_instance(p: sd.Preset, key=KEY) -> tuple[sd.Task, sd.Instance, Any, Any]:
     """A task, and the same instance in the paper's own coordinates with its tokens and labels."""
     instance = sd.make_instance(key, p)
     y = jax.random.rademacher(key, (p.n,), instance.zeta.dtype)
@@ -176,7 +176,7 @@ def test_moving_coordinates_give_the_full_run(optimizer: str, eta: float, kernel
         optimizer=optimizer, eta=eta, attention=kernel, steps=SMALL.steps if kernel == "softmax" else 5
     )
     task, instance, X, y = full_instance(p)
-    moves, _ = setting.moving(instance.zeta, p)
+    moves, _ = sd.moving(instance.zeta, p)
     rules: dict[str, Any] = {"sign": optax.sign_sgd(eta), "gd": optax.sgd(eta)}
     rules["adam"] = optax.adam(eta, p.beta1, p.beta2, p.epsilon)
     rules["proximal"] = optax.stateless(lambda g, w: soft_steps(g, w, eta, p.lam))
@@ -213,13 +213,13 @@ def test_samples_that_share_coordinates_are_tested():
 
 @pytest.mark.parametrize("p", [sd.PRESETS["tiny"], SMALL, SMALL.replace(n=1), SMALL.replace(s=39)])
 def test_shared_coordinates_fit(p: sd.Preset):
-    zeta = jax.vmap(lambda k: setting.noise(k, p, p.n))(jax.random.split(KEY, 200))
+    zeta = jax.vmap(lambda k: sd.noise(k, p, p.n))(jax.random.split(KEY, 200))
     shared = jnp.sum(jnp.sum(zeta != 0, axis=1) > 1, axis=1)
-    assert int(shared.max()) <= setting.most_shared(p)
+    assert int(shared.max()) <= sd.most_shared(p)
 
 
 def test_shared_coordinates_that_do_not_fit_break_the_run(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(setting, "most_shared", lambda p: 2)
+    monkeypatch.setattr(sd, "most_shared", lambda p: 2)
     assert not np.isfinite(np.asarray(sd.make_task(KEY, SMALL).start.q)).any()
 
 
@@ -293,8 +293,7 @@ def planted_run(power: int) -> xr.Dataset:
 
 @pytest.mark.parametrize(("power", "outcome"), [(1, "SUPPORTED"), (2, "REFUTED")])
 def test_decay_laws_are_told_apart(power: int, outcome: str):
-    [claim] = [c for c in sd.CLAIMS if c.name == "noise_softmax_decays_exponentially"]
-    assert judge(claim, planted_run(power)).outcome == outcome
+    assert judge(noise_softmax_decays_exponentially, planted_run(power)).outcome == outcome
 
 
 def test_log_loss_goes_on_where_the_loss_underflows():
@@ -314,6 +313,6 @@ def test_other_optimisers_are_out_of_regime():
     preset = sd.PRESETS["tiny"].replace(optimizer="adam")
     assert all(
         [a.name for a in c.assumes if a.exact and not a.holds(preset)] == ["optimizer = sign"]
-        for c in sd.CLAIMS
+        for c in load("sign_descent").claims
         if "tiny" in c.presets
     )

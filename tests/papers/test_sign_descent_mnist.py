@@ -22,10 +22,10 @@ from descentlab.judging import Claim, Outcome, judge
 from descentlab.papers import _registry as paper
 from descentlab.papers import sign_descent as sd
 from descentlab.papers.sign_descent import mnist as noisy
-from descentlab.papers.sign_descent.mnist import claims, figures, runs
 
 KEY = jax.random.key(7)
 ALPHA = 1e-6
+CLAIMS = noisy.noisy_mnist.claims
 SMALL = noisy.Preset(
     images="small", pool=4, n=6, n_test=9, noise=1.5, m_k=3, m_v=4, sigma_0=0.3, eta=1e-2, steps=12
 )
@@ -37,7 +37,7 @@ with_and_without_pooling = pytest.mark.parametrize("pool", [1, 4])
 
 
 @functools.cache
-def digits_of(p: noisy.Preset = SMALL) -> noisy.Digits:
+def digits_of(p: noisy.Preset = SMALL) -> mnist.Digits:
     """The digits as a run sees them."""
     return jax.tree.map(jnp.asarray, noisy.data(p))
 
@@ -398,7 +398,7 @@ def test_a_model_that_says_nothing_is_always_wrong_and_looks_everywhere():
 def test_runs_of_the_paper_are_those_of_the_branch_and_share_programs():
     p, steps = SMALL.replace(steps=3), np.arange(4)
     system = paper.load("sign_descent").system_of(p)
-    assert (system.data, system.loss) == (noisy.data, noisy.LOSS)
+    assert (system.data, system.loss) == (noisy.data, "training_loss")
     run = rollout(system, p, range(3, 5), steps)
     programs = system.advance._cache_size()  # type: ignore[attr-defined]
     other = rollout(system, p.replace(noise=3.0, eta=2e-2), range(3, 5), steps)
@@ -424,7 +424,7 @@ def test_runs_of_the_paper_are_those_of_the_branch_and_share_programs():
 def test_32_bits_stay_32_bits(optimizer: str):
     p = SMALL.replace(optimizer=optimizer, precision=32)
 
-    def last(key: Any, digits: noisy.Digits) -> Any:
+    def last(key: Any, digits: mnist.Digits) -> Any:
         task = noisy.make_task(key, p, digits)
         loaded = Loaded(task, digits)
         dynamics = noisy.dynamics(loaded, p)
@@ -443,9 +443,9 @@ def test_all_of_mnist_is_required_where_it_is_used_and_nowhere_else(monkeypatch:
         raise DataError(f"no {split}")
 
     monkeypatch.setattr(mnist, "load", missing)
-    noisy.require(SMALL)
+    noisy.EXPERIMENT.require(SMALL)
     with pytest.raises(DataError, match="no train"):
-        noisy.require(noisy.Preset())
+        noisy.EXPERIMENT.require(noisy.Preset())
 
 
 @pytest.mark.parametrize(
@@ -479,16 +479,16 @@ def test_the_two_packaged_digits_may_change_places_and_all_of_them_be_used():
 
 
 def test_claims_and_the_figure_are_for_the_presets_and_runs_there_are():
-    [figure] = noisy.FIGURES
-    assert all(set(claim.presets) == set(noisy.PRESETS) for claim in noisy.CLAIMS)
+    figure = noisy.figure_noisy_mnist
+    assert all(set(claim.presets) == set(noisy.PRESETS) for claim in CLAIMS)
     assert set(figure.presets) == set(noisy.PRESETS)
-    assert set(figure.claims) == {claim.name for claim in noisy.CLAIMS}
-    for need in (*noisy.CLAIMS, figure):
+    assert set(figure.claims) == {claim.name for claim in CLAIMS}
+    for need in (*CLAIMS, figure):
         for name, overrides in need.runs.items():
             for preset in noisy.PRESETS.values():
                 p = preset.replace(overrides)
                 assert p.optimizer == name[:-2]
-                assert p.noise == runs.NOISES[int(name[-1])] * preset.noise
+                assert p.noise == noisy.NOISES[int(name[-1])] * preset.noise
                 assert (p.eta, p.eta_gd) == (preset.eta, preset.eta_gd)
     assert set(figure.runs) == {f"{name}_{i}" for name in ("gd", "sign", "adam") for i in range(4)}
 
@@ -496,7 +496,7 @@ def test_claims_and_the_figure_are_for_the_presets_and_runs_there_are():
 # ---------------------------------------------------------------- claims on made-up runs
 
 STEPS = np.array([0, 1, 2, 5, 10])
-NOISES = 4 * np.array(runs.NOISES)
+NOISES = 4 * np.array(noisy.NOISES)
 
 
 def made_up(test_loss: Any, fit: Sequence[int] = (1, 2, 3, 4), noise: float = 8.0) -> xr.Dataset:
@@ -504,7 +504,7 @@ def made_up(test_loss: Any, fit: Sequence[int] = (1, 2, 3, 4), noise: float = 8.
     shape = (len(fit), len(STEPS))
     training, test = np.full(shape, 0.6), np.full(shape, 77.0)
     for seed, record in enumerate(fit):
-        training[seed, record:] = claims.FIT
+        training[seed, record:] = noisy.FIT
         test[seed, record] = np.broadcast_to(test_loss, len(fit))[seed]
     series = {"training_loss": training, "test_loss": test, "test_error": test / 100}
     examples = np.random.default_rng(0).normal(size=(len(fit), 4, 2, 49))
@@ -532,16 +532,16 @@ GAP = 0.1 + 0.3 * np.log2(NOISES)[:, None] + 0.02 * SEEDS[None, :]
 
 def test_losses_are_read_at_the_first_record_that_fits():
     run = made_up([3.0, 5.0, 7.0, 9.0])
-    np.testing.assert_array_equal(claims.once_fit(run), [3.0, 5.0, 7.0, 9.0])
-    np.testing.assert_allclose(claims.once_fit(run, "test_error"), [0.03, 0.05, 0.07, 0.09])
-    np.testing.assert_array_equal(claims.once_fit(run.transpose()), [3.0, 5.0, 7.0, 9.0])
+    np.testing.assert_array_equal(noisy.once_fit(run), [3.0, 5.0, 7.0, 9.0])
+    np.testing.assert_allclose(noisy.once_fit(run, "test_error"), [0.03, 0.05, 0.07, 0.09])
+    np.testing.assert_array_equal(noisy.once_fit(run.transpose()), [3.0, 5.0, 7.0, 9.0])
     # What a loss does afterwards does not count, and FIT itself is enough.
     run["training_loss"][:, -1] = 0.6
-    run["training_loss"][3, -2:] = claims.FIT
+    run["training_loss"][3, -2:] = noisy.FIT
     run["test_loss"][3, -2] = 8.0
-    np.testing.assert_array_equal(claims.once_fit(run), [3.0, 5.0, 7.0, 8.0])
-    run["training_loss"][:, 0] = claims.FIT
-    np.testing.assert_array_equal(claims.once_fit(run), 77.0)
+    np.testing.assert_array_equal(noisy.once_fit(run), [3.0, 5.0, 7.0, 8.0])
+    run["training_loss"][:, 0] = noisy.FIT
+    np.testing.assert_array_equal(noisy.once_fit(run), 77.0)
 
 
 def test_between_records_losses_are_read_where_the_training_loss_is_that_of_the_claim():
@@ -549,13 +549,13 @@ def test_between_records_losses_are_read_where_the_training_loss_is_that_of_the_
     # Half way in logarithms between 0.2 and 0.0125, and a quarter of the way down from 0.1 to 0.1 / 16.
     run["training_loss"][1, 1:3] = [0.2, 0.0125]
     run["training_loss"][2, 2:4] = [0.1, 0.1 / 16]
-    np.testing.assert_allclose(claims.once_fit(run), [3.0, 41.0, 59.5, 9.0])
+    np.testing.assert_allclose(noisy.once_fit(run), [3.0, 41.0, 59.5, 9.0])
     run["training_loss"][2, 3] = 0.0  # by underflow
-    assert np.isfinite(claims.once_fit(run)).all()
+    assert np.isfinite(noisy.once_fit(run)).all()
 
 
 def test_optimisers_that_are_the_same_are_not_compared():
-    same = judge(claims.CLAIMS[1], made_up_runs(gd=GD, sign=GD))
+    same = judge(CLAIMS[1], made_up_runs(gd=GD, sign=GD))
     assert same.outcome == Outcome.BROKEN
     assert same.reason.startswith("SignGD and GD have the same test losses")
 
@@ -563,9 +563,9 @@ def test_optimisers_that_are_the_same_are_not_compared():
 def test_a_seed_that_has_not_fitted_yet_leaves_the_claim_undecided():
     run = made_up(1.0)
     run["training_loss"][2] = [0.6, 0.5, 0.0625, 0.3, 0.4]
-    np.testing.assert_array_equal(claims.fitted(run), [True, True, False, True])
-    np.testing.assert_array_equal(claims.once_fit(run), [1.0, 1.0, 77.0, 1.0])
-    for claim in claims.CLAIMS:
+    np.testing.assert_array_equal(noisy.fitted(run), [True, True, False, True])
+    np.testing.assert_array_equal(noisy.once_fit(run), [1.0, 1.0, 77.0, 1.0])
+    for claim in CLAIMS:
         data = made_up_runs(gd=GD, sign=GD + GAP, adam=GD + GAP) | {"sign_3": run}
         verdict = judge(claim, data)
         assert verdict.outcome == Outcome.UNDECIDED
@@ -576,7 +576,7 @@ def test_a_seed_that_has_not_fitted_yet_leaves_the_claim_undecided():
 def test_a_loss_that_is_not_finite_breaks_the_claim():
     run = made_up(1.0)
     run["training_loss"][2, 3] = np.nan
-    for claim in claims.CLAIMS:
+    for claim in CLAIMS:
         data = made_up_runs(gd=GD, sign=GD + GAP, adam=GD + GAP) | {"sign_3": run}
         verdict = judge(claim, data)
         assert verdict.outcome == Outcome.BROKEN
@@ -585,22 +585,24 @@ def test_a_loss_that_is_not_finite_breaks_the_claim():
 
 def test_nothing_lies_between_optimisers_that_do_not_differ():
     apart = np.array([0.1, -0.1, 0.2, -0.2])
-    verdict = judge(claims.CLAIMS[2], made_up_runs(gd=GD, sign=GD + apart, adam=GD + 0.05))
+    verdict = judge(CLAIMS[2], made_up_runs(gd=GD, sign=GD + apart, adam=GD + 0.05))
     assert verdict.outcome == Outcome.UNDECIDED
     assert verdict.reason.startswith("needs SignGD and GD to differ")
-    same = judge(claims.CLAIMS[2], made_up_runs(gd=GD, sign=GD, adam=GD + 0.05))
+    same = judge(CLAIMS[2], made_up_runs(gd=GD, sign=GD, adam=GD + 0.05))
     assert (same.outcome, same.value) == (Outcome.UNDECIDED, 0.0)
 
 
 def test_the_ratio_is_a_geometric_mean_over_noises():
     ratios = np.array([1.0, 2.0, 4.0, 2.0])
     sign = GD * ratios[:, None]
-    found = claims.loss_ratio(**made_up_runs(gd=GD, sign=sign))
+    found = noisy.mnist_gd_generalises_better(**made_up_runs(gd=GD, sign=sign))
     assert found.value == pytest.approx(2.0, rel=1e-12)
     np.testing.assert_allclose(found.interval(), 2.0, rtol=1e-9)
     assert found.seeds == 4
     assert found.range == {"noise": (1.0, 8.0)}
-    by_seed = claims.loss_ratio(**made_up_runs(gd=GD, sign=GD * np.array([1.0, 2.0, 3.0, 6.0])[None, :]))
+    by_seed = noisy.mnist_gd_generalises_better(
+        **made_up_runs(gd=GD, sign=GD * np.array([1.0, 2.0, 3.0, 6.0])[None, :])
+    )
     assert by_seed.value == pytest.approx(3.0, rel=1e-12)
     assert found.notes == pytest.approx(
         {f"gd_at_noise_{x:g}": 0.2 * x * SEEDS.mean() for x in NOISES}
@@ -609,12 +611,16 @@ def test_the_ratio_is_a_geometric_mean_over_noises():
 
 
 def test_growth_is_the_slope_of_the_gap_by_doublings():
-    assert claims.growth(**made_up_runs(gd=GD, sign=GD + GAP)).value == pytest.approx(0.3, rel=1e-10)
+    assert noisy.mnist_gap_grows_with_noise(**made_up_runs(gd=GD, sign=GD + GAP)).value == pytest.approx(
+        0.3, rel=1e-10
+    )
     # Deviations with no slope of their own change nothing.
     bent = GAP + np.array([1.0, -3.0, 3.0, -1.0])[:, None]
-    assert claims.growth(**made_up_runs(gd=GD, sign=GD + bent)).value == pytest.approx(0.3, rel=1e-10)
+    assert noisy.mnist_gap_grows_with_noise(**made_up_runs(gd=GD, sign=GD + bent)).value == pytest.approx(
+        0.3, rel=1e-10
+    )
     own = 0.1 * np.log2(NOISES)[:, None] * np.array([1.0, 2.0, 3.0, 4.0])[None, :]
-    found = claims.growth(**made_up_runs(gd=GD, sign=GD + own))
+    found = noisy.mnist_gap_grows_with_noise(**made_up_runs(gd=GD, sign=GD + own))
     assert found.value == pytest.approx(0.25, rel=1e-10)
     assert found.interval()[1] - 0.25 == pytest.approx(
         stats.t.ppf(0.975, 3) * stats.sem([0.1, 0.2, 0.3, 0.4])
@@ -624,12 +630,14 @@ def test_growth_is_the_slope_of_the_gap_by_doublings():
 
 def test_nearness_is_of_sums_over_noises():
     adam = GD + 0.8 * GAP + np.array([0.5, -0.5, 0.25, -0.25])[:, None]
-    found = claims.nearness(**made_up_runs(gd=GD, sign=GD + GAP, adam=adam))
+    found = noisy.mnist_adam_matches_sign_descent(**made_up_runs(gd=GD, sign=GD + GAP, adam=adam))
     assert found.value == pytest.approx(0.8, rel=1e-10)
     assert found.notes["adam_at_noise_2"] == pytest.approx(adam[1].mean())
     for same, value in (("gd", 0.0), ("sign", 1.0)):
         both = {"gd": GD, "sign": GD + GAP}
-        assert claims.nearness(**made_up_runs(**both, adam=both[same])).value == pytest.approx(value)
+        assert noisy.mnist_adam_matches_sign_descent(
+            **made_up_runs(**both, adam=both[same])
+        ).value == pytest.approx(value)
 
 
 AS_CLAIMED = {"gd": GD, "sign": GD + GAP, "adam": GD + 0.9 * GAP + 0.01 * SEEDS[None, :]}
@@ -638,7 +646,7 @@ AGAINST = {
     "mnist_gap_grows_with_noise": {"sign": GD + GAP[::-1]},
     "mnist_adam_matches_sign_descent": {"adam": GD + 0.3 * GAP + 0.001 * SEEDS[None, :]},
 }
-by_claim = pytest.mark.parametrize("claim", claims.CLAIMS, ids=lambda claim: claim.name)
+by_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
 
 
 @by_claim
@@ -656,23 +664,23 @@ def test_claims_hold_on_runs_as_claimed_and_fail_on_others_and_on_mutants(claim:
 
 
 def test_adam_far_beyond_sign_descent_does_not_match_it():
-    claim = claims.CLAIMS[-1]
+    claim = CLAIMS[-1]
     data = made_up_runs(**(AS_CLAIMED | {"adam": GD + 1.8 * GAP + 0.001 * SEEDS[None, :]}))
     assert judge(claim, data).outcome == Outcome.REFUTED
 
 
 def test_mutants_change_what_they_name_and_nothing_else():
     data: Mapping[str, xr.Dataset] = made_up_runs(**AS_CLAIMED)
-    mutant = claims.in_place_of("adam", "gd")
+    mutant = noisy.in_place_of("adam", "gd")
     assert mutant.name == "GD in place of Adam"
     alter: Callable[..., Any] | None = mutant.alter
     assert alter is not None
     for name, run in alter(data).items():
         assert run is data[name.replace("adam", "gd")]
-    altered = claims.at_least_noise(data)
+    altered = noisy.at_least_noise(data)
     assert {name for name, run in altered.items() if run is not data[name]} == {"sign_0"}
-    np.testing.assert_allclose(claims.once_fit(altered["sign_0"]), AS_CLAIMED["sign"][0] + 2.0)
-    np.testing.assert_allclose(claims.once_fit(data["sign_0"]), AS_CLAIMED["sign"][0])
+    np.testing.assert_allclose(noisy.once_fit(altered["sign_0"]), AS_CLAIMED["sign"][0] + 2.0)
+    np.testing.assert_allclose(noisy.once_fit(data["sign_0"]), AS_CLAIMED["sign"][0])
 
 
 # ---------------------------------------------------------------- the figure
@@ -680,14 +688,14 @@ def test_mutants_change_what_they_name_and_nothing_else():
 
 def test_the_figure_shows_the_losses_that_are_judged():
     data = made_up_runs(**AS_CLAIMED)
-    canvas = figures.draw(**data)
+    canvas = noisy.figure_noisy_mnist(**data)
     assert isinstance(canvas, matplotlib.figure.Figure)
     shown, _, losses, errors = canvas.axes
     for scale, ax in ((1.0, losses), (0.01, errors)):
         assert isinstance(ax, Axes)
         lines = [np.asarray(line.get_xydata()) for line in ax.lines]
         assert len(lines) == 6
-        for name, mean, each in zip(figures.COLOURS, lines[::2], lines[1::2], strict=True):
+        for name, mean, each in zip(noisy.COLOURS, lines[::2], lines[1::2], strict=True):
             np.testing.assert_allclose(mean[:, 0], NOISES)
             np.testing.assert_allclose(mean[:, 1], scale * AS_CLAIMED[name].mean(axis=1))
             np.testing.assert_allclose(each[:, 0], np.repeat(NOISES, 4))
@@ -704,11 +712,11 @@ def test_seeds_that_never_fit_or_diverge_leave_gaps_in_the_figure():
     data = made_up_runs(**AS_CLAIMED)
     data["sign_3"]["training_loss"][2] = 0.6
     data["adam_0"]["training_loss"][1, 2:] = np.nan
-    canvas = figures.draw(**data)
+    canvas = noisy.figure_noisy_mnist(**data)
     for ax in canvas.axes[2:]:
         means = {
             name: np.asarray(line.get_ydata())
-            for name, line in zip(figures.COLOURS, ax.lines[::2], strict=True)
+            for name, line in zip(noisy.COLOURS, ax.lines[::2], strict=True)
         }
         assert np.isfinite(means["gd"]).all()
         assert np.isnan(means["sign"]).tolist() == [False, False, False, True]

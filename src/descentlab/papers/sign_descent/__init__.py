@@ -3,16 +3,15 @@ r"""Two-layer transformers trained by sign descent on signal-noise data.
 Li, Huang, Han, Zhou, Suzuki, Zhu and Chen, "On the Optimization and Generalization of
 Two-layer Transformers with Sign Gradient Descent", ICLR 2025.
 
-A sample is two tokens, a signal patch x_1 = y mu and a noise patch x_2 = xi, and a label
-y = +-1. One softmax attention layer and a fixed linear read-out,
+A sample is two tokens, a signal patch x_1 = y mu and a noise patch x_2 = xi, and a label y = +-1. One softmax
+attention layer and a fixed linear read-out,
 
     f(W, X) = F_1 - F_{-1},
     F_j(W, X) = (1/m_v) sum_l 1' W_{V,j} X softmax(X' W_K' W_Q x_l),
 
-are trained on the logistic loss of n samples. SignGD passes through four stages: the value
-weights learn the noise, query and key noise align in sign, a majority vote sets the query and
-key signals, and attention leaves the signal patch for good. Training is fast, the test loss
-stays of constant order.
+are trained on the logistic loss of n samples. SignGD passes through four stages: the value weights learn the
+noise, query and key noise align in sign, a majority vote sets the query and key signals, and attention leaves
+the signal patch for good. Training is fast, the test loss stays of constant order.
 
 | here | paper | meaning |
 | --- | --- | --- |
@@ -26,12 +25,12 @@ stays of constant order.
 | `z_1`, `z_2` | | log odds of the signal patch for the signal's and the noise's query |
 | `s_11`, `s_21` | s_{i,11}, s_{i,21} | their softmax outputs, sigmoid(z_1) and sigmoid(z_2) |
 
-Exact algebra makes it fast; tests prove it against the plain model. The rows of W_V enter only
-through v = mean_r(w_{V,1,r} - w_{V,-1,r}) and all take the same step, so v is the state. Weights
-move in few directions only (`setting.moving`), so the state is their coordinates there; what
-never moves is still seen by the test loss.
+Exact algebra makes it fast; tests prove it against the plain model. The rows of W_V enter only through
+v = mean_r(w_{V,1,r} - w_{V,-1,r}) and all take the same step, so v is the state. Weights move in few
+directions only (`moving`), so the state is their coordinates there; the test loss sees the others too.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -41,23 +40,264 @@ import numpy as np
 import optax
 from jax.nn import log_sigmoid, softplus
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, Key, ScalarLike
 
-from descentlab.engine import Dynamics, Probe, descent, empirical, float_dtype, optimizer
-from descentlab.papers import About, Deviation
-from descentlab.papers.sign_descent import claims, figures, mnist, studies
-from descentlab.papers.sign_descent.atlas import ATLAS as ATLAS
-from descentlab.papers.sign_descent.setting import PRESETS as PRESETS
-from descentlab.papers.sign_descent.setting import FullWeights as FullWeights
-from descentlab.papers.sign_descent.setting import Preset as Preset
-from descentlab.papers.sign_descent.setting import Products as Products
-from descentlab.papers.sign_descent.setting import Task as Task
-from descentlab.papers.sign_descent.setting import Weights as Weights
-from descentlab.papers.sign_descent.setting import make_instance as make_instance
-from descentlab.papers.sign_descent.setting import make_task as make_task
-from descentlab.papers.sign_descent.setting import records as records
-from descentlab.papers.sign_descent.setting import sample as sample
-from descentlab.papers.sign_descent.stages import READINGS as READINGS
+from descentlab.engine import (
+    Dynamics,
+    Probe,
+    Training,
+    descent,
+    empirical,
+    float_dtype,
+    log_spaced,
+    optimizer,
+    parameter,
+    preset,
+    probe,
+)
+from descentlab.papers import Crossing, Deviation, Experiment, Goal, Paper, Variant, share_of_start, spaced
+from descentlab.papers.sign_descent.stages import READINGS
+
+# ---------------------------------------------------------------- setting
+
+
+@preset
+class Preset(Training):
+    """The paper's letters, and its assumptions as switches."""
+
+    n: int = parameter("training samples", default=20, low=1, high=10_000)
+    d: int = parameter("dimension of a token", default=2000, low=2, high=100_000)
+    s: int = parameter("non-zero coordinates of a noise patch", default=20, low=1)
+    m_k: int = parameter("rows of W_Q and W_K (neurons)", default=100, low=1, high=100_000)
+    m_v: int = parameter("rows of W_{V,1} and of W_{V,-1}", default=100, low=1, high=100_000)
+    sigma_p: float = parameter("standard deviation of the noise", default=1.4, above=0)
+    sigma_0: float = parameter("standard deviation of the start", default=2e-3, low=0)
+    signal: float = parameter("signal strength, the norm of mu", default=1.0, low=0)
+    label_noise: float = parameter("chance that a training label is flipped", default=0.0, low=0, high=1)
+    start: str = parameter(
+        "Gaussian, or already aligned with the training noise",
+        default="gaussian",
+        choices=("gaussian", "aligned"),
+    )
+    attention: str = parameter(
+        "softmax, the Gaussian kernel of queries and keys, or linear: 1 + x for exp(x), 2 for its sum",
+        default="softmax",
+        choices=("softmax", "gaussian", "linear"),
+    )
+    optimizer: str = parameter(
+        "SignGD, Adam, gradient descent, or its proximal steps with an l1 norm of W_Q and W_K",
+        default="sign",
+        choices=("sign", "adam", "gd", "proximal"),
+    )
+    eta = 1e-4
+    beta1: float = parameter("Adam's beta_1", default=0.9, low=0, below=1)
+    beta2: float = parameter("Adam's beta_2", default=0.999, low=0, below=1)
+    epsilon: float = parameter("Adam's epsilon", default=1e-15, low=0)
+    train: str = parameter(
+        "trained blocks: query, key, value", default="qkv", choices=("qkv", "qk", "qv", "kv", "q", "k", "v")
+    )
+    gradient: str = parameter(
+        "closed form whose signs survive underflow, or the autodiff of the plain loss; attention other than "
+        "softmax has no closed form",
+        default="stable",
+        choices=("stable", "plain"),
+    )
+    n_test: int = parameter("fresh samples behind the test loss", default=500, low=1, high=1_000_000)
+    detail: bool = parameter(
+        "record densely, and query and key noise of every neuron and sample", default=True
+    )
+    steps: int = parameter("training steps", default=2000, low=1, high=100_000_000)
+
+    def conflicts(self):
+        """s non-zeros must fit beside the signal's coordinate."""
+        if self.s > self.d - 1:
+            yield f"s takes a whole number <= d - 1 = {self.d - 1}, got s={self.s}."
+
+    @property
+    def snr(self) -> float:
+        """The signal-noise ratio |mu| / (sigma_p sqrt(s)): signal norm over typical noise norm."""
+        return self.signal / (self.sigma_p * self.s**0.5)
+
+
+PRESETS = {
+    # All four stages in two seconds, for tests and a first look.
+    "tiny": Preset(n=8, d=400, m_k=40, m_v=40, n_test=100, steps=1000),
+    # The size at which all four stages show, at the slides' steps; a minute or two with all comparisons.
+    "quick": Preset(),
+    # Ten times the horizon and a large test set. The paper's own sizes are not known.
+    "paper": Preset(steps=20_000, n_test=10_000),
+}
+
+
+def records(p: Preset) -> np.ndarray:
+    """Every step of stages I to III, then log-spaced; sparser without `detail`."""
+    dense, per_decade = (40, 40) if p.detail else (10, 15)
+    return log_spaced(p.steps, dense, per_decade)
+
+
+# ---------------------------------------------------------------- task
+
+
+class FullWeights(NamedTuple):
+    """The paper's parameters: W_Q, W_K and W_{V,j}, j = 1, -1."""
+
+    Q: Float[Array, "m_k d"]
+    K: Float[Array, "m_k d"]
+    V: Float[Array, "2 m_v d"]
+
+
+class Weights(NamedTuple):
+    """Query, key and mean value weights: on the signal's coordinate, and on J that move (`moving`)."""
+
+    q_signal: Float[Array, " m_k"]
+    q: Float[Array, "m_k J"]
+    k_signal: Float[Array, " m_k"]
+    k: Float[Array, "m_k J"]
+    v_signal: Float[Array, ""]
+    v: Float[Array, " J"]
+
+
+class Products(NamedTuple):
+    """What weights that never move add to the products with test noise."""
+
+    q: Float[Array, "m_k N"]
+    k: Float[Array, "m_k N"]
+    v: Float[Array, " N"]
+
+
+class Instance(NamedTuple):
+    """A random instance in the paper's coordinates: y_i xi_i for training and test, label flips, start."""
+
+    zeta: Float[Array, "n d"]
+    zeta_test: Float[Array, "N d"]
+    u: Float[Array, " n"]
+    start: FullWeights
+
+
+class Task(NamedTuple):
+    """The same instance in the coordinates that move; `zeta`, `zeta_test` and `start` are expressed there."""
+
+    preset: Preset
+    zeta: Float[Array, "n J"]
+    u: Float[Array, " n"]
+    zeta_test: Float[Array, "N J"]
+    frozen: Products
+    start: Weights
+
+
+def noise(key: Key[Array, ""], p: Preset, count: int) -> Float[Array, "count d"]:
+    """Noise patches: s random coordinates beside the first are N(0, sigma_p^2), the rest is zero."""
+    where, size = jax.random.split(key)
+    last = jnp.arange(p.d - p.s, p.d)  # Floyd's algorithm: one of 1..last, or last itself if that is taken
+    draws = jax.random.randint(where, (count, p.s), 1, last[None, :] + 1)
+
+    def add(i: Array, support: Int[Array, "count s"]) -> Int[Array, "count s"]:
+        taken = jnp.any(support == draws[:, i, None], axis=1)
+        return support.at[:, i].set(jnp.where(taken, last[i], draws[:, i]))
+
+    support = jax.lax.fori_loop(0, p.s, add, jnp.zeros_like(draws))
+    values = p.sigma_p * jax.random.normal(size, (count, p.s), float_dtype(p.precision))
+    return jnp.zeros((count, p.d), values.dtype).at[jnp.arange(count)[:, None], support].set(values)
+
+
+def full_start(key: Key[Array, ""], p: Preset) -> FullWeights:
+    """The Gaussian start, every entry N(0, sigma_0^2)."""
+    Q, K, V = jax.random.split(key, 3)
+
+    def draw(key: Key[Array, ""], *shape: int) -> Float[Array, "..."]:
+        return p.sigma_0 * jax.random.normal(key, shape, float_dtype(p.precision))
+
+    return FullWeights(draw(Q, p.m_k, p.d), draw(K, p.m_k, p.d), draw(V, 2, p.m_v, p.d))
+
+
+def make_instance(key: Key[Array, ""], p: Preset) -> Instance:
+    """A random instance. The label's sign drops out of everything but y_i xi_i, which is noise like xi_i."""
+    data, flips, test, start = jax.random.split(key, 4)
+    zeta, w = noise(data, p, p.n), full_start(start, p)
+    flipped = jax.random.uniform(flips, (p.n,), zeta.dtype) < p.label_noise
+    if p.start == "aligned":
+        toward = p.sigma_0 * zeta.sum(0)
+        w = w._replace(Q=w.Q + toward[None, :], K=w.K + toward[None, :])
+    return Instance(zeta, noise(test, p, p.n_test), jnp.where(flipped, -1.0, 1.0).astype(zeta.dtype), w)
+
+
+def make_task(key: Key[Array, ""], p: Preset) -> Task:
+    """A random instance in the coordinates that move."""
+    instance = make_instance(key, p)
+    moves, reads = moving(instance.zeta, p)
+    w = instance.start
+    mean_value = jnp.mean(w.V[0] - w.V[1], axis=0)
+    zeta_test = instance.zeta_test @ moves
+    q, k, v = w.Q @ reads, w.K @ reads, mean_value @ reads
+    frozen = Products(
+        w.Q @ instance.zeta_test.T - q @ zeta_test.T,
+        w.K @ instance.zeta_test.T - k @ zeta_test.T,
+        instance.zeta_test @ mean_value - zeta_test @ v,
+    )
+    start = Weights(w.Q[:, 0], q, w.K[:, 0], k, mean_value[0], v)
+    return Task(p, instance.zeta @ moves, instance.u, zeta_test, frozen, start)
+
+
+def moving(zeta: Float[Array, "n d"], p: Preset) -> tuple[Float[Array, "d J"], Float[Array, "d J"]]:
+    """A basis in which training happens: x becomes x @ moves, a weight w becomes w @ reads.
+
+    All gradients are combinations of the zeta_i, hence zero off their supports; that leaves n s coordinates.
+    A step in the new coordinates is the same step in the old ones, w -> w + step @ moves.T, for
+
+    - Adam: those coordinates themselves;
+    - SignGD: coordinates that one sample has for itself all step by the sign of one number times
+      sgn(zeta_ij), so they are one coordinate; those that samples share remain;
+    - proximal steps, which pull at every weight: all coordinates;
+    - GD, which does not care for rotations: an orthonormal basis of the span of the zeta_i.
+    """
+    if p.optimizer == "gd":
+        basis = jnp.linalg.qr(zeta.T)[0]
+        return basis, basis
+    samples = jnp.sum(zeta != 0, axis=0)
+    if p.optimizer == "proximal":
+        everything = _picks(jnp.arange(p.d) > 0, p.d - 1, zeta.dtype)
+        return everything, everything
+    if p.optimizer == "adam":
+        active = _picks(samples > 0, min(p.n * p.s, p.d - 1), zeta.dtype)
+        return active, active
+    own = jnp.where(samples == 1, zeta, 0.0)
+    length = jnp.sum(jnp.abs(own), axis=1, keepdims=True)
+    read = own / jnp.where(length > 0, length, 1.0)
+    shared = _picks(samples > 1, most_shared(p), zeta.dtype)
+    # Should they not fit after all, the run must break and not go on without them.
+    fits = jnp.where(jnp.sum(samples > 1) <= shared.shape[1], 1.0, jnp.nan).astype(zeta.dtype)
+    return jnp.hstack([jnp.sign(own).T, shared]), fits * jnp.hstack([read.T, shared])
+
+
+def most_shared(p: Preset) -> int:
+    """How many coordinates more than one sample has: certainly, or but for a chance of 1e-15.
+
+    A coordinate is shared with the chance that a Binomial(n, s/(d-1)) is at least 2. These events are
+    negatively associated, so Bernstein's inequality holds for their number.
+    """
+    one = p.s / (p.d - 1)
+    expected = (p.d - 1) * (1 - (1 - one) ** p.n - p.n * one * (1 - one) ** (p.n - 1))
+    rare = -math.log(1e-15)
+    likely = expected + rare / 3 + math.sqrt(rare**2 / 9 + 2 * rare * expected)
+    return min(p.n * p.s // 2, p.d - 1, math.ceil(likely))
+
+
+def _picks(chosen: Bool[Array, " d"], most: int, dtype: np.dtype) -> Float[Array, "d most"]:
+    """The matrix that picks the chosen coordinates, with zero columns behind them."""
+    index = jnp.flatnonzero(chosen, size=most, fill_value=chosen.size)
+    return (jnp.arange(chosen.size)[:, None] == index[None, :]).astype(dtype)
+
+
+def sample(
+    key: Key[Array, ""], task: Task, batch: int
+) -> tuple[Float[Array, "batch 2 d"], Float[Array, " batch"]]:
+    """Fresh samples (X, y) of the data model, tokens as rows."""
+    p = task.preset
+    label, patch = jax.random.split(key)
+    y = jax.random.rademacher(label, (batch,), float_dtype(p.precision))
+    signal = jnp.zeros((batch, p.d), y.dtype).at[:, 0].set(p.signal * y)
+    return jnp.stack([signal, noise(patch, p, batch)], axis=1), y
+
 
 # ---------------------------------------------------------------- model
 
@@ -134,6 +374,11 @@ def forward(
 def on_training(w: Weights, task: Task) -> Forward:
     """The same on the training samples, with the preset's kernel."""
     return forward(w, task.preset.signal, task.zeta, kernel=task.preset.attention)
+
+
+def on_test(w: Weights, task: Task) -> Forward:
+    """The same on the test samples, which see the weights that never move."""
+    return forward(w, task.preset.signal, task.zeta_test, task.frozen, task.preset.attention)
 
 
 # ---------------------------------------------------------------- objective
@@ -221,9 +466,8 @@ def rule(p: Preset) -> optax.GradientTransformation:
     Rows r of W_{V,1} and W_{V,-1} have opposite gradients and take opposite steps, so their
     difference v takes twice the step of one row.
     """
-    factor = {block: 1.0 if block in p.train else 0.0 for block in "qk"} | {
-        "v": 2.0 if "v" in p.train else 0.0
-    }
+    rows = {"q": 1.0, "k": 1.0, "v": 2.0}
+    factor = {block: share if block in p.train else 0.0 for block, share in rows.items()}
 
     def scaled(updates: Any, _: Any) -> Any:
         return Weights(*[factor[name[0]] * x for name, x in updates._asdict().items()])
@@ -235,8 +479,9 @@ def rule(p: Preset) -> optax.GradientTransformation:
     return optax.chain(own, optax.stateless(scaled))
 
 
-def slope(p: Preset, task: Task, w: Weights) -> Weights:
+def slope(w: Weights, task: Task) -> Weights:
     """The gradient, or for SignGD a positive multiple of it in each column."""
+    p = task.preset
     if p.gradient == "plain" or p.attention != "softmax":
         g = jax.grad(loss)(w, task)
         return g._replace(v_signal=g.v_signal / p.m_v, v=g.v / p.m_v)
@@ -245,7 +490,7 @@ def slope(p: Preset, task: Task, w: Weights) -> Weights:
 
 def dynamics(task: Task, p: Preset) -> Dynamics:
     """Full-batch training from the task's start."""
-    objective = empirical(lambda w: loss(w, task), lambda w: slope(p, task, w))
+    objective = empirical(lambda w: loss(w, task), lambda w: slope(w, task))
     return descent(lambda key: task.start, objective, rule(p))
 
 
@@ -256,28 +501,17 @@ def probes(p: Preset) -> dict[str, Probe]:
     """What is recorded: losses, inner products, softmax outputs, signs, and the share of lost ones."""
     dtype = float_dtype(p.precision)
 
-    def on_train(measure, doc: str, *dims: str, dtype=None) -> Probe:
-        return Probe(lambda task, p, state: measure(on_training(state.params, task)), doc, dims, dtype)
+    def trained(measure, doc: str, *dims: str, **options) -> Probe:
+        return probe(lambda w, task: measure(on_training(w, task)), doc, *dims, **options)
 
-    def on_test(measure, doc: str) -> Probe:
-        return Probe(
-            lambda task, p, state: measure(
-                forward(state.params, p.signal, task.zeta_test, task.frozen, p.attention)
-            ),
-            doc,
-        )
-
-    def on_gradient(measure, doc: str) -> Probe:
-        return Probe(lambda task, p, state: measure(p, task, state.params), doc)
+    def tested(measure, doc: str) -> Probe:
+        return probe(lambda w, task: measure(on_test(w, task)), doc)
 
     def share(true):
         return jnp.mean(true, dtype=dtype)
 
     def agree(a, b):
         return share(jnp.sign(a) == jnp.sign(b))
-
-    def turned(xi, q_mu):
-        return agree(xi, jnp.broadcast_to(q_mu[:, None], xi.shape))
 
     def over_active(true, task: Task):
         touched = jnp.any(task.zeta != 0, axis=0)
@@ -286,54 +520,54 @@ def probes(p: Preset) -> dict[str, Probe]:
     def zeros(g: Weights, task: Task):
         return over_active(jnp.stack([g.q == 0, g.k == 0]), task)
 
-    def lost(p: Preset, task: Task, w: Weights):
+    def lost(w: Weights, task: Task):
         plain, right = jax.grad(loss)(w, task), gradient(w, task, balanced=True)
         pairs = ((plain.q, right.q), (plain.k, right.k))
         return over_active(jnp.stack([jnp.sign(a) != jnp.sign(b) for a, b in pairs]), task)
 
     found = {
-        "training_loss": on_gradient(lambda p, task, w: loss(w, task), "L_S, logistic loss of the n samples"),
-        "log_training_loss": on_gradient(lambda p, task, w: log_loss(w, task), "log L_S"),
-        "test_loss": on_test(lambda x: jnp.mean(softplus(-x.margin)), "L_D, logistic loss on fresh samples"),
-        "test_error": on_test(lambda x: share(x.margin <= 0), "0-1 loss on fresh samples"),
-        "value_signal": on_train(lambda x: x.alpha, "<v, mu>"),
-        "value_noise": on_train(lambda x: x.beta, "<v, y_i xi_i>", "sample"),
-        "query_signal": on_train(lambda x: x.q_mu, "<w_{Q,s}, mu>", "neuron"),
-        "key_signal": on_train(lambda x: x.k_mu, "<w_{K,s}, mu>", "neuron"),
-        "noise_alignment": on_train(
+        "training_loss": probe(loss, "L_S, logistic loss of the n samples"),
+        "log_training_loss": probe(log_loss, "log L_S"),
+        "test_loss": tested(lambda x: jnp.mean(softplus(-x.margin)), "L_D, logistic loss on fresh samples"),
+        "test_error": tested(lambda x: share(x.margin <= 0), "0-1 loss on fresh samples"),
+        "value_signal": trained(lambda x: x.alpha, "<v, mu>"),
+        "value_noise": trained(lambda x: x.beta, "<v, y_i xi_i>", "sample"),
+        "query_signal": trained(lambda x: x.q_mu, "<w_{Q,s}, mu>", "neuron"),
+        "key_signal": trained(lambda x: x.k_mu, "<w_{K,s}, mu>", "neuron"),
+        "noise_alignment": trained(
             lambda x: agree(x.q_xi, x.k_xi), "share of (s, i) whose query and key noise agree in sign"
         ),
-        "positive_share": on_train(lambda x: share(x.q_xi > 0), "share of (s, i) with positive query noise"),
-        "key_turned": on_train(
-            lambda x: turned(x.k_xi, x.q_mu), "share of (s, i) whose key noise has the query signal's sign"
+        "positive_share": trained(lambda x: share(x.q_xi > 0), "share of (s, i) with positive query noise"),
+        "key_turned": trained(
+            lambda x: agree(x.k_xi, x.q_mu[:, None]),
+            "share of (s, i) whose key noise has the query signal's sign",
         ),
-        "query_turned": on_train(
-            lambda x: turned(x.q_xi, x.q_mu), "share of (s, i) whose query noise has the query signal's sign"
+        "query_turned": trained(
+            lambda x: agree(x.q_xi, x.q_mu[:, None]),
+            "share of (s, i) whose query noise has the query signal's sign",
         ),
-        "signals_oppose": on_train(
+        "signals_oppose": trained(
             lambda x: agree(x.q_mu, -x.k_mu), "share of neurons with opposite query and key signal"
         ),
     }
     if p.attention == "softmax":
         found |= {
-            "log_softmax_11": on_train(lambda x: log_sigmoid(x.z_1), "log s_{i,11}", "sample"),
-            "log_softmax_21": on_train(lambda x: log_sigmoid(x.z_2), "log s_{i,21}", "sample"),
-            "zero_share": on_gradient(
-                lambda p, task, w: zeros(slope(p, task, w), task),
+            "log_softmax_11": trained(lambda x: log_sigmoid(x.z_1), "log s_{i,11}", "sample"),
+            "log_softmax_21": trained(lambda x: log_sigmoid(x.z_2), "log s_{i,21}", "sample"),
+            "zero_share": probe(
+                lambda w, task: zeros(slope(w, task), task),
                 "share of exact zeros in the query and key gradient, over the coordinates that move",
             ),
-            "plain_zero_share": on_gradient(
-                lambda p, task, w: zeros(jax.grad(loss)(w, task), task),
+            "plain_zero_share": probe(
+                lambda w, task: zeros(jax.grad(loss)(w, task), task),
                 "the same share for autodiff of the plain loss",
             ),
-            "plain_wrong_share": on_gradient(
-                lost, "share of signs that autodiff of the plain loss gets wrong"
-            ),
+            "plain_wrong_share": probe(lost, "share of signs that autodiff of the plain loss gets wrong"),
         }
     if p.detail:
         pair = ("neuron", "sample")
-        found["query_noise"] = on_train(lambda x: x.q_xi, "<w_{Q,s}, y_i xi_i>", *pair, dtype=np.float32)
-        found["key_noise"] = on_train(lambda x: x.k_xi, "<w_{K,s}, y_i xi_i>", *pair, dtype=np.float32)
+        found["query_noise"] = trained(lambda x: x.q_xi, "<w_{Q,s}, y_i xi_i>", *pair, dtype=np.float32)
+        found["key_noise"] = trained(lambda x: x.k_xi, "<w_{K,s}, y_i xi_i>", *pair, dtype=np.float32)
     return found
 
 
@@ -386,13 +620,35 @@ DEVIATIONS = (
     Deviation("test loss", "L_D is estimated from fresh samples drawn once per seed."),
 )
 
-CLAIMS = claims.CLAIMS + studies.CLAIMS + mnist.CLAIMS
-FIGURES = figures.FIGURES + studies.FIGURES + mnist.FIGURES
-STUDIES = studies.STUDIES
-BRANCHES = (mnist,)
-ALONG_WITH = {"quick": ("mnist_small",)}
-PAPER = About(
-    title="On the Optimization and Generalization of Two-layer Transformers with Sign Gradient Descent",
-    citation="Li, Huang, Han, Zhou, Suzuki, Zhu, Chen (ICLR 2025)",
-    loss="training_loss",
+CROSSING = Crossing(
+    "signal-noise classification",
+    # A signal that gradient descent finds at this size, so that there is something to lose.
+    PRESETS["tiny"].replace(signal=2.0, m_k=20, m_v=20, n_test=200, steps=500, detail=False),
+    rate=("eta",),
+    optimizers={
+        "gd": Variant({"optimizer": "gd"}, spaced(0.01, 10, 7)),
+        "sign": Variant({"optimizer": "sign"}, spaced(1e-5, 1e-2, 7)),
+        "adam": Variant({"optimizer": "adam"}, spaced(1e-5, 1e-2, 7)),
+        "proximal": Variant({"optimizer": "proximal"}, spaced(0.01, 10, 7)),
+    },
+    kernels={kernel: {"attention": kernel} for kernel in ("softmax", "gaussian", "linear")},
+    learns=Goal(
+        "the training loss falls below a tenth of its start", share_of_start("training_loss"), below=0.1
+    ),
+    recovers=Goal(
+        "at most 5 % of fresh samples are misclassified", lambda run: run["test_error"], below=0.05
+    ),
+    own=("sign", "softmax"),
+)
+
+PAPER = Paper(
+    "On the Optimization and Generalization of Two-layer Transformers with Sign Gradient Descent",
+    "Li, Huang, Han, Zhou, Suzuki, Zhu, Chen (ICLR 2025)",
+    Experiment(
+        PRESETS, make_task, dynamics, probes, loss="training_loss", records=records, readings=READINGS
+    ),
+    deviations=DEVIATIONS,
+    branches=("mnist",),
+    along_with={"quick": ("mnist_small",)},
+    crossings=(CROSSING,),
 )

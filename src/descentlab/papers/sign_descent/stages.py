@@ -1,15 +1,7 @@
 """The four stages as hitting times, and the times that the slides give.
 
-| time | first step at which |
-| --- | --- |
-| T1 | every value noise is positive, min_i <v, y_i xi_i> > 0 |
-| T2 | query and key noise agree in sign for 95 % of all (s, i) |
-| T3 | query and key signal have opposite signs for 95 % of the neurons |
-| T4 | the noise-signal softmax output is small, mean_i s_{i,21} <= 0.05 |
-| T_key | key noise has the sign of the query signal for 99 % of all (s, i) |
-| T_query | query noise has it |
-
-Steps depend on sizes that the slides do not give; the ratio T_query / T_key does not scale with them.
+A stage time is the first step of its event (`EVENTS`). Steps depend on sizes that the slides do not give; the
+ratio T_query / T_key does not scale with them.
 """
 
 from collections.abc import Callable
@@ -19,11 +11,10 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from descentlab.judging import Estimate, first_step, hitting_time, log_gap, log_ratio
+from descentlab.judging import first_step
 
 # Ends of stages I, II, III, of s_21's fall, and of the turns of negative key and query noise.
 SLIDES = {"T1": 2, "T2": 10, "T3": 40, "T4": 150, "T_key": 300, "T_query": 600}
-SLIDES_RATIO = SLIDES["T_query"] / SLIDES["T_key"]
 
 
 @dataclass(frozen=True)
@@ -50,9 +41,7 @@ EVENTS = {
     "T2": Event(lambda run: run["noise_alignment"], "95 % of query and key noise agree in sign", above=0.95),
     "T3": Event(lambda run: run["signals_oppose"], "95 % of query and key signals opposite", above=0.95),
     "T4": Event(
-        lambda run: softmax(run, "21").mean("sample"),
-        "s_21 at most 0.05, mean over samples",
-        below=0.05,
+        lambda run: softmax(run, "21").mean("sample"), "s_21 at most 0.05, mean over samples", below=0.05
     ),
     "T_key": Event(lambda run: run["key_turned"], "99 % of key noise has query signal's sign", above=0.99),
     "T_query": Event(lambda run: run["query_turned"], "99 % of query noise has it", above=0.99),
@@ -67,36 +56,22 @@ def stage_times(run: xr.Dataset) -> dict[str, np.ndarray]:
 def stage_time(name: str, run: xr.Dataset) -> np.ndarray:
     """When each seed reaches a stage, between records by interpolation in log t; nan where it does not."""
     event = EVENTS[name]
-    series = event.series(run).transpose("seed", "step")
-    level = event.above if event.above is not None else event.below
-    assert level is not None
-    sign = 1 if event.above is not None else -1
-    above, steps = sign * (series.values - level), run["step"].values.astype(float)
-    first = np.where((above >= 0).any(axis=1), (above >= 0).argmax(axis=1), -1)
+    level, sign = (event.above, 1) if event.above is not None else (event.below, -1)
+    above = sign * (event.series(run).transpose("seed", "step").values - level)
+    steps = run["step"].values.astype(float)
     times = np.full(above.shape[0], np.nan)
-    for seed, i in enumerate(first):
-        if i == 0 or (i > 0 and steps[i - 1] == 0):
+    for seed, own in enumerate(above):
+        if (own >= 0).any():
+            i = int((own >= 0).argmax())
             times[seed] = steps[i]
-        elif i > 0:
-            share = above[seed, i - 1] / (above[seed, i - 1] - above[seed, i])
-            times[seed] = steps[i - 1] * (steps[i] / steps[i - 1]) ** share
+            if i > 0 and steps[i - 1] > 0:
+                share = own[i - 1] / (own[i - 1] - own[i])
+                times[seed] = steps[i - 1] * (steps[i] / steps[i - 1]) ** share
     return times
 
 
 # What a sweep reads off a run, beside its probes.
 READINGS = {name: partial(stage_time, name) for name in EVENTS}
-
-
-def stage_estimates(run: xr.Dataset) -> dict[str, Estimate]:
-    """The median stage times over seeds, with intervals that hold what lies between records."""
-    return {name: hitting_time(e.series(run), above=e.above, below=e.below) for name, e in EVENTS.items()}
-
-
-def log_turning_ratio(run: xr.Dataset) -> Estimate:
-    """The mean over seeds of log(T_query / T_key); log 2 by the slides."""
-    times, steps = stage_times(run), run["step"].values.astype(float)
-    hits = np.concatenate([times["T_key"], times["T_query"]])
-    return log_ratio(times["T_query"], times["T_key"], steps[-1], log_gap(hits, steps))
 
 
 def until(run: xr.Dataset, step: int) -> xr.Dataset:
