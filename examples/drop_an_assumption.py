@@ -4,7 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from descentlab import Store, load
-from descentlab.running._experiments import judge_paper
+from descentlab.running import judge_paper
 
 paper = load("sign_descent")
 preset = paper.preset("tiny")

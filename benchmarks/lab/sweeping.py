@@ -9,7 +9,7 @@ import numpy as np
 from instances import teacher
 
 from descentlab.papers import load
-from descentlab.running._pool import Here
+from descentlab.running import Here
 from descentlab.store import Store
 from descentlab.sweeping import cells, sweep
 from descentlab.sweeping._axes import axis
