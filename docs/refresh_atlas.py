@@ -7,11 +7,10 @@ import re
 from pathlib import Path
 
 from descentlab import Store
-from descentlab.atlas import survey
-from descentlab.atlas import as_markdown
+from descentlab.atlas import as_markdown, survey
 from descentlab.drawing import save
 from descentlab.showing.report.atlas import draw
-from descentlab.showing.terminal import Overview
+from descentlab.showing.terminal import Display
 
 HERE = Path(__file__).parent
 SEEDS = 8
@@ -20,8 +19,8 @@ SEEDS = 8
 def main() -> None:
     """Rewrites what is between the marks, and the picture."""
     store = Store(None)
-    with Overview(store) as view:
-        atlas = survey(SEEDS, store, view)
+    with Display(store, forecast=True) as display:
+        atlas = survey(SEEDS, store, progress=display)
     page = HERE / "atlas.md"
     table = f"<!-- atlas -->\n{as_markdown(atlas)}\n<!-- end of atlas -->"
     whole = re.sub(

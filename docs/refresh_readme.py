@@ -23,7 +23,7 @@ from descentlab.running import Processes
 from descentlab.showing.report import Section
 from descentlab.showing.report.tables import as_json
 from descentlab.showing.reproduce import section
-from descentlab.showing.terminal import Overview
+from descentlab.showing.terminal import Display
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs/images"
@@ -52,15 +52,15 @@ def draw(found: Section) -> None:
         Image.open(picture).convert("RGB").quantize(256).save(folder / f"{figure.name}.webp", lossless=True)
 
 
-def record(one: Paper, view: Overview) -> None:
+def record(one: Paper, display: Display) -> None:
     """Keeps verdicts and pictures of a paper at quick scale, and of what is reproduced along with it."""
     for name in ("quick", *one.along_with.get("quick", ())):
-        found = section(one, name, one.preset(name), SEEDS, Store(), view, Processes())
+        found = section(one, name, one.preset(name), SEEDS, Store(), pool=Processes(), progress=display)
         text = json.dumps(as_json(found), indent=1)
         (verdict_tables.RECORDED / f"{one.name}.{name}.json").write_text(text + "\n")
         draw(found)
     for name in STUDIES.get(one.name, ()):
-        draw(section(one, name, one.preset(name), SEEDS, Store(), view, Processes()))
+        draw(section(one, name, one.preset(name), SEEDS, Store(), pool=Processes(), progress=display))
 
 
 def write_readme() -> None:
@@ -76,9 +76,9 @@ def main() -> None:
     words.add_argument("papers", nargs="*", metavar="PAPER", help="papers to record; all if none is named")
     names = words.parse_args().papers or paper.names()
     verdict_tables.RECORDED.mkdir(exist_ok=True)
-    with Overview(Store()) as view:
+    with Display(Store()) as display:
         for name in names:
-            record(paper.load(name), view)
+            record(paper.load(name), display)
     write_readme()
 
 

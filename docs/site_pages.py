@@ -9,6 +9,7 @@ import importlib
 import inspect
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,10 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
 import descentlab
-from dataclasses import fields
-
 from descentlab.engine import allowed
 from descentlab.judging import Claim
-from descentlab.papers import Figure, Paper, Table
+from descentlab.papers import Figure, Paper, Study, Table
 from descentlab.papers import _registry as paper
-from descentlab.papers import Study
 from descentlab.words import number
 
 DOCS = Path(__file__).parent

@@ -2,13 +2,12 @@
 
 from tempfile import TemporaryDirectory
 
-from descentlab import Claim, Interval, Store, judge, load, mean, run
+from descentlab import Claim, Interval, judge, mean, run
 from descentlab.papers.sign_descent import PRESETS
 
-paper = load("sign_descent")
 preset = PRESETS["tiny"].replace(signal=2.0, steps=400)
 with TemporaryDirectory() as folder:
-    result = run(paper, preset, seeds=4, store=Store(folder))
+    result = run("sign_descent", preset, seeds=4, store=folder)
     result.plot("training_loss", "value_signal").savefig(f"{folder}/curves.png")
 
 claim = Claim(

@@ -16,8 +16,6 @@ from descentlab.cli import app
 from descentlab.errors import SettingError
 from descentlab.papers import KERNELS, OPTIMIZERS
 from descentlab.papers import _registry as paper
-from descentlab.running import _experiments as experiment
-from descentlab.showing.terminal import Overview
 from descentlab.store import Store
 
 
@@ -44,7 +42,7 @@ def test_every_pair_of_every_paper_is_a_run_or_has_a_reason():
 
 def test_cells_of_the_bowl_are_known(bowl: None, tmp_path: Path):
     store = Store(tmp_path)
-    found = atlas.survey(4, store, Overview(store))
+    found = atlas.survey(4, store)
     assert [(row.kernel, row.fits) for row in found.rows] == [
         ("softmax", True), ("gaussian", False), ("linear", True),
     ]  # fmt: skip
@@ -68,9 +66,8 @@ def test_cells_of_the_bowl_are_known(bowl: None, tmp_path: Path):
         raise AssertionError("nothing is computed twice")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "perform", refuse)
         patch.setattr("descentlab.running._complete.plan", refuse)
-        assert as_csv(atlas.survey(4, store, Overview(store))) == as_csv(found)
+        assert as_csv(atlas.survey(4, store)) == as_csv(found)
 
 
 def test_reproduce_atlas_prints_the_table_and_writes_its_page(bowl: None, tmp_path: Path):

@@ -16,7 +16,7 @@ import xarray as xr
 
 from descentlab.cli import main
 from descentlab.papers import load
-from descentlab.running._pool import Here
+from descentlab.running import Here
 from descentlab.showing.gallery import usual_preset
 from descentlab.showing.reproduce import reproduce
 from descentlab.store import Store
@@ -261,9 +261,8 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path):
     words = ["run", *TINY, "--set", "detail=false", "--steps", "150000", "--seeds", "2", "--json"]
     whole = json.loads(descentlab(*words, store=tmp_path / "whole").stdout)
     rng, cut = random.Random(0), tmp_path / "cut"
-    often = (
-        "from descentlab import cli, perform; perform.perform.__kwdefaults__['keep_every'] = 0.1; cli.main()"
-    )
+    often = "from descentlab import cli; from descentlab.running import _worker; "
+    often += "_worker.KEEP_SECONDS = 0.1; cli.main()"
     command = [sys.executable, "-c", often, *words, "--store", str(cut)]
     resumed = 0
     for _ in range(3):

@@ -27,7 +27,7 @@ from descentlab.engine import (
 )
 from descentlab.engine import _platform as numerics
 from descentlab.engine._program import _working_set
-from descentlab.engine._rollout import Progress, rollout
+from descentlab.engine._rollout import rollout
 
 
 @preset
@@ -170,11 +170,12 @@ def test_one_bad_seed_does_not_stop_the_others():
 
 
 def test_whoever_watches_sees_steps_and_losses():
-    seen: list[Progress] = []
-    rollout(BOWL, Bowl(), range(2), STEPS, watch=seen.append)
-    assert seen[-1].step == seen[-1].steps == 20
-    assert [s.step for s in seen] == sorted(s.step for s in seen)
-    assert seen[-1].loss < seen[0].loss
+    seen: list[tuple[int, float]] = []
+    rollout(BOWL, Bowl(), range(2), STEPS, watch=lambda step, loss: seen.append((step, loss)))
+    steps, losses = zip(*seen, strict=True)
+    assert steps[-1] == 20
+    assert list(steps) == sorted(steps)
+    assert losses[-1] < losses[0]
 
 
 def test_empirical_objectives_ignore_the_key():
@@ -211,7 +212,7 @@ def test_decompositions_have_one_thread_while_a_rollout_runs_and_all_of_them_aft
 
     with threadpool_limits(limits=2, user_api="blas"):
         seen: list[set[int]] = []
-        rollout(BOWL, Bowl(), range(2), np.arange(3), watch=lambda progress: seen.append(threads()))
+        rollout(BOWL, Bowl(), range(2), np.arange(3), watch=lambda *_: seen.append(threads()))
         assert seen
         assert all(one == {1} for one in seen)
         assert threads() == {2}

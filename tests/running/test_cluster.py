@@ -13,12 +13,19 @@ from distributed import LocalCluster
 from descentlab.engine import Settings
 from descentlab.errors import SettingError, StoreError
 from descentlab.papers import load
-from descentlab.running import Fleet, burning, identify
+from descentlab.running import (
+    Cluster,
+    Here,
+    Job,
+    Pool,
+    complete,
+    connect,
+    identify,
+    jobs_in_progress,
+    plan,
+)
 from descentlab.running import _cluster as cluster
-from descentlab.running import _complete as campaign
-from descentlab.running._cluster import Cluster, ClusterError, connect
-from descentlab.running._plan import Task, plan
-from descentlab.running._pool import Here
+from descentlab.running._cluster import ClusterError
 from descentlab.store import WORK, Store
 from descentlab.sweeping import cells
 from descentlab.sweeping._axes import axis
@@ -34,12 +41,12 @@ SEEDS = 2
 def here(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """What this process computes."""
     store = Store(tmp_path_factory.mktemp("here"))
-    assert campaign.work_through(PAPER, PRESETS, SEEDS, store, Here()).done == len(PRESETS)
+    assert complete(PAPER, PRESETS, SEEDS, store, pool=Here()).done == len(PRESETS)
     return store
 
 
 @pytest.fixture(scope="module")
-def fleet() -> Iterator[Cluster]:
+def pool() -> Iterator[Cluster]:
     """Two workers, reached by the address of their scheduler."""
     options: Any = {"processes": True, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(**options) as scheduler:
@@ -49,24 +56,24 @@ def fleet() -> Iterator[Cluster]:
 
 
 def test_a_cluster_computes_what_this_process_does(
-    fleet: Cluster, here: Store, tmp_path: Path, agree: Callable[..., None], history: Callable[[Store], dict]
+    pool: Cluster, here: Store, tmp_path: Path, agree: Callable[..., None], history: Callable[[Store], dict]
 ):
-    assert isinstance(fleet, Fleet)
-    assert fleet.size() == 2
+    assert isinstance(pool, Pool)
+    assert pool.size() == 2
     store = Store(tmp_path / "store")
-    tally = campaign.work_through(PAPER, PRESETS, SEEDS, store, fleet)
+    tally = complete(PAPER, PRESETS, SEEDS, store, pool=pool)
     assert (tally.done, tally.failed) == (4, {})
     agree(store, here, NAMES)
     assert history(store) == {name: [[0, SEEDS]] for name in NAMES}
-    assert burning(store) == []
+    assert jobs_in_progress(store) == []
     assert list((store.path / WORK).iterdir()) == []
     assert store.problems() == []
-    again = campaign.work_through(PAPER, PRESETS, SEEDS, store, fleet)
+    again = complete(PAPER, PRESETS, SEEDS, store, pool=pool)
     assert (again.stored, again.done) == (4, 0)
 
 
 def test_workers_that_do_not_see_the_store_send_what_they_computed(
-    fleet: Cluster,
+    pool: Cluster,
     here: Store,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -77,7 +84,7 @@ def test_workers_that_do_not_see_the_store_send_what_they_computed(
     # Where the workers look for a sign of the caller there is none.
     monkeypatch.setattr(cluster, "WORK", "elsewhere")
     bad = PAPER.preset("tiny").replace(steps=10, ood="math:sqrt")  # no law of inputs
-    tally = campaign.work_through(PAPER, [*PRESETS[:2], bad], SEEDS, store, fleet)
+    tally = complete(PAPER, [*PRESETS[:2], bad], SEEDS, store, pool=pool)
     assert tally.done == 2
     assert list(tally.failed) == [bad]
     assert tally.failed[bad].startswith("TypeError: ")
@@ -87,23 +94,23 @@ def test_workers_that_do_not_see_the_store_send_what_they_computed(
     assert not (store.path / WORK).exists(), "a worker wrote to the store"
 
 
-def test_a_disk_that_fails_a_worker_stops_the_campaign(fleet: Cluster, tmp_path: Path):
+def test_a_disk_that_fails_a_worker_stops_the_work(pool: Cluster, tmp_path: Path):
     store = Store(tmp_path)
     taken = store.folder(identify(PAPER, BASE)) / f"seeds-{SEEDS}.nc"
     taken.mkdir(parents=True)
     with pytest.raises(StoreError, match=rf"seeds-{SEEDS}\.nc cannot be written: Is a directory"):
-        campaign.work_through(PAPER, [BASE], SEEDS, store, fleet)
+        complete(PAPER, [BASE], SEEDS, store, pool=pool)
 
 
 # ---------------------------------------------------------------- what a worker does, here
 
 
 def test_cells_are_sent_back_with_their_numbers(here: Store, tmp_path: Path):
-    [task, _] = plan(PAPER, PRESETS, SEEDS, Store(tmp_path / "store"))
-    names = [identify(PAPER, preset) for preset in task.presets]
+    [job, _] = plan(PAPER, PRESETS, SEEDS, Store(tmp_path / "store"))
+    names = [identify(PAPER, preset) for preset in job.presets]
     for found in (
-        cluster._send_back(task, task.presets),
-        cluster._perform(task, names, str(tmp_path / "store"), "nosuch.token"),
+        cluster._send_back(job, job.presets),
+        cluster._perform(job, names, str(tmp_path / "store"), "nosuch.token"),
     ):
         assert [result.outcome for result, _ in found] == ["done", "done"]
         for result, sent in found:
@@ -119,7 +126,7 @@ def test_cells_are_sent_back_with_their_numbers(here: Store, tmp_path: Path):
 
 def test_a_cell_that_raises_is_sent_back_as_its_error():
     bad = PAPER.preset("tiny").replace(steps=10, ood="math:sqrt")
-    [good, failed] = cluster._send_back(Task(PAPER.name, (BASE, bad), 0, SEEDS), (BASE, bad))
+    [good, failed] = cluster._send_back(Job(PAPER.name, (BASE, bad), 0, SEEDS), (BASE, bad))
     assert good[0].outcome == "done"
     assert good[1] is not None
     assert (failed[0].outcome, failed[1]) == ("failed", None)
@@ -127,9 +134,9 @@ def test_a_cell_that_raises_is_sent_back_as_its_error():
 
 
 def test_a_worker_with_other_code_says_so(tmp_path: Path):
-    task = Task(PAPER.name, (BASE,), 0, SEEDS)
+    job = Job(PAPER.name, (BASE,), 0, SEEDS)
     with pytest.raises(ClusterError, match="a worker has other code of bilinear_teachers than the caller"):
-        cluster._perform(task, ["bilinear_teachers-0123456789abcdef"], str(tmp_path), "nosuch.token")
+        cluster._perform(job, ["bilinear_teachers-0123456789abcdef"], str(tmp_path), "nosuch.token")
 
 
 # ---------------------------------------------------------------- addresses
@@ -214,8 +221,8 @@ def test_batch_jobs_compute_what_this_process_does(
     slurm: str, here: Store, tmp_path: Path, agree: Callable[..., None]
 ):
     store = Store(tmp_path / "store")
-    with connect(slurm) as fleet:
-        tally = campaign.work_through(PAPER, PRESETS[:1], SEEDS, store, fleet)
+    with connect(slurm) as pool:
+        tally = complete(PAPER, PRESETS[:1], SEEDS, store, pool=pool)
     assert (tally.done, tally.failed) == (1, {}), (tmp_path / "job.log").read_text()
     agree(store, here, NAMES[:1])
     assert "--mem=2G" in (tmp_path / "job.sh").read_text()
@@ -225,8 +232,8 @@ def test_batch_jobs_compute_what_this_process_does(
 def test_work_is_planned_for_the_jobs_that_are_to_come(slurm: str):
     file = Path(slurm.removeprefix("slurm:"))
     file.write_text(JOBS.replace("jobs = 1", "jobs = 3\ncores = 2"))
-    with connect(slurm) as fleet:
-        assert fleet.size() == 6
+    with connect(slurm) as pool:
+        assert pool.size() == 6
 
 
 @pytest.mark.parametrize("slurm", [WAITS], indirect=True, ids=["waits"])

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import threading
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,14 +15,10 @@ import xarray as xr
 
 from descentlab.drawing import Surface
 from descentlab.papers import Paper, Table, load
-from descentlab.running import Watcher
-from descentlab.running import _experiments as experiment
-from descentlab.running._pool import Here
-from descentlab.running._progress import Beacon
+from descentlab.running import Here, Progress, ProgressFile, run
 from descentlab.showing.live import server
 from descentlab.showing.report import write
 from descentlab.showing.reproduce import section
-from descentlab.showing.terminal import Overview
 from descentlab.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -76,7 +71,7 @@ def report(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     module.__dict__["CLAIMS"] = tuple(claim for claim in whole.claims if claim.name in CLAIMS)
     paper = Paper(whole.name, module)
-    done = section(paper, "tiny", paper.preset("tiny"), 6, store, Overview(store), Here())
+    done = section(paper, "tiny", paper.preset("tiny"), 6, store, pool=Here())
     return write([done], tmp_path_factory.mktemp("report")).parent
 
 
@@ -318,7 +313,7 @@ def test_the_numbers_on_the_front_page_are_those_of_the_json(tab: Tab, report: P
 @everywhere
 def test_the_live_page_follows_a_run(tab: Tab, tmp_path: Path):
     store = Store(tmp_path)
-    beacon = Beacon(store, ["bowl-1"], Watcher())
+    file = ProgressFile(store, ["bowl-1"], "bowl eta=0.1", 100, 3, [0, 1, 10, 100], "loss")
     with server(store, 0) as httpd:
         threading.Thread(target=httpd.serve_forever, args=(0.05,), daemon=True).start()
         page = tab.page
@@ -326,10 +321,7 @@ def test_the_live_page_follows_a_run(tab: Tab, tmp_path: Path):
         page.wait_for_function(
             "document.querySelector('#where').textContent.startsWith('Nothing is being computed')"
         )
-        beacon.begin("bowl eta=0.1", 100, 3)
-        beacon.recorded([0, 1, 10, 100], "loss")
-        beacon.progress(40, 0.5)
-        beacon._light()
+        file.step(40, 0.5)
         page.wait_for_function("document.querySelectorAll('.tasks progress').length === 1")
         assert page.locator(".tasks progress").get_attribute("value") == "40"
         assert "bowl eta=0.1" in page.locator(".tasks").inner_text()
@@ -339,13 +331,13 @@ def test_the_live_page_follows_a_run(tab: Tab, tmp_path: Path):
         httpd.shutdown()
 
 
-class Looks(Watcher):
+class Looks(Progress):
     """Looks at the page while a run goes on: its curve has what the latest checkpoint has."""
 
     def __init__(self, page: Any) -> None:
         self.page, self.seen = page, [0]
 
-    def progress(self, step: int, loss: float) -> None:
+    def step(self, step: int, loss: float) -> None:
         if step in (8, 16):
             longer = f"document.querySelector('#curve').data?.[2].x.length > {self.seen[-1]}"
             self.page.wait_for_function(longer)
@@ -357,12 +349,13 @@ def test_curves_on_the_live_page_grow_while_a_run_goes_on(
 ):
     store, paper = Store(tmp_path), load("sign_descent")
     small = paper.preset("tiny").replace(d=60, s=8, m_k=10, m_v=10, n_test=20, steps=20)
-    monkeypatch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr("descentlab.engine._rollout.PIECE_SECONDS", 0.0)
+    monkeypatch.setattr("descentlab.running._worker.KEEP_SECONDS", -1.0)
     with server(store, 0) as httpd:
         threading.Thread(target=httpd.serve_forever, args=(0.05,), daemon=True).start()
         tab.page.goto(f"http://127.0.0.1:{httpd.server_address[1]}/")
         looks = Looks(tab.page)
-        experiment.run(paper, small, 3, store, looks, keep_every=-1.0)
+        run(paper, small, 3, store, progress=looks)
         assert len(looks.seen) == 3
         assert looks.seen[2] > looks.seen[1] > 0
         assert tab.page.locator("#matrix .main-svg").count() > 0

@@ -9,7 +9,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +16,7 @@ import pytest
 
 from descentlab.errors import SettingError
 from descentlab.papers import _registry as paper
-from descentlab.running import Watcher
-from descentlab.running import _experiments as experiment
-from descentlab.running._progress import Beacon
+from descentlab.running import Progress, ProgressFile, Run, identify, run
 from descentlab.showing import live
 from descentlab.showing.live.known import Curves
 from descentlab.showing.live.known import run as run_so_far
@@ -29,14 +26,14 @@ PAPER = paper.load("sign_descent")
 SMALL = PAPER.preset("tiny").replace(d=60, s=8, m_k=10, m_v=10, n_test=20, steps=20)
 
 
-class Asks(Watcher):
+class Asks(Progress):
     """Asks for the curves of the run while it runs, once there is a checkpoint."""
 
     def __init__(self, store: Store, run: str) -> None:
         self.store, self.run = store, run
         self.found: list[dict] = []
 
-    def progress(self, step: int, loss: float) -> None:
+    def step(self, step: int, loss: float) -> None:
         if (found := run_so_far(self.store, self.run)) is not None:
             self.found.append(found)
 
@@ -47,14 +44,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="module")
-def asked(store: Store) -> tuple[Asks, experiment.Run]:
-    asks = Asks(store, experiment.identify(PAPER, SMALL))
+def asked(store: Store) -> tuple[Asks, Run]:
+    asks = Asks(store, identify(PAPER, SMALL))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)
-        return asks, experiment.run(PAPER, SMALL, 3, store, asks, keep_every=-1.0)
+        patch.setattr("descentlab.engine._rollout.PIECE_SECONDS", 0.0)
+        patch.setattr("descentlab.running._worker.KEEP_SECONDS", -1.0)
+        return asks, run(PAPER, SMALL, 3, store, progress=asks)
 
 
-def test_curves_of_a_run_that_goes_on_are_those_of_the_whole_run(asked: tuple[Asks, experiment.Run]):
+def test_curves_of_a_run_that_goes_on_are_those_of_the_whole_run(asked: tuple[Asks, Run]):
     asks, run = asked
     assert len(asks.found) > 3
     for found in asks.found:
@@ -68,9 +66,7 @@ def test_curves_of_a_run_that_goes_on_are_those_of_the_whole_run(asked: tuple[As
     assert np.shape(last["z"]) == (10, SMALL.settings()["n"])
 
 
-def test_a_finished_run_has_curves_and_an_unknown_one_has_none(
-    asked: tuple[Asks, experiment.Run], store: Store
-):
+def test_a_finished_run_has_curves_and_an_unknown_one_has_none(asked: tuple[Asks, Run], store: Store):
     found = run_so_far(store, asked[1].id)
     assert found is not None
     assert found["steps"][-1] == 20
@@ -82,7 +78,7 @@ def test_a_finished_run_has_curves_and_an_unknown_one_has_none(
 
 
 def test_a_run_is_read_again_only_when_it_has_changed(
-    asked: tuple[Asks, experiment.Run], store: Store, monkeypatch: pytest.MonkeyPatch
+    asked: tuple[Asks, Run], store: Store, monkeypatch: pytest.MonkeyPatch
 ):
     reads: list[str] = []
     read = Store.read
@@ -102,12 +98,9 @@ def test_looking_at_a_run_leaves_its_damaged_checkpoint_alone(store: Store):
     damaged = store.folder(name) / "checkpoint-0-3.npz"
     damaged.parent.mkdir()
     damaged.write_bytes(b"half a checkpoint")
-    beacon = Beacon(store, [name], Watcher())
-    beacon.begin("half", 100, 3)
-    beacon.recorded([0, 1], "loss")
-    assert Curves(store).of(name) == b"null"
-    assert damaged.exists()
-    beacon.end()
+    with ProgressFile(store, [name], "half", 100, 3, [0, 1], "loss"):
+        assert Curves(store).of(name) == b"null"
+        assert damaged.exists()
 
 
 @pytest.fixture
@@ -123,13 +116,9 @@ def get(address: str, **headers: str) -> bytes:
         return answer.read()
 
 
-def test_the_state_names_what_runs_and_what_was_stored(
-    address: str, store: Store, asked: tuple[Asks, experiment.Run]
-):
-    beacon = Beacon(store, ["some-run"], Watcher())
-    beacon.begin("some run", 100, 2)
-    state = json.loads(get(f"{address}/state.json"))
-    beacon.end()
+def test_the_state_names_what_runs_and_what_was_stored(address: str, store: Store, asked: tuple[Asks, Run]):
+    with ProgressFile(store, ["some-run"], "some run", 100, 2):
+        state = json.loads(get(f"{address}/state.json"))
     assert [(one["label"], one["steps"]) for one in state["running"]] == [("some run", 100)]
     assert [one["run"] for one in state["recent"]] == [asked[1].id]
     assert json.loads(get(f"{address}/state.json"))["running"] == []

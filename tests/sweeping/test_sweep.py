@@ -1,10 +1,8 @@
 """Sweeps: grids, runs computed together, and what is gathered from them."""
 
-import contextlib
 import json
 import math
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,19 +16,25 @@ from jaxtyping import TypeCheckError
 from typer.testing import CliRunner
 
 import descentlab.papers
+from descentlab import running
 from descentlab.cli import app
 from descentlab.engine import Checkpoint, Settings, rollouts
 from descentlab.engine._rollout import rollout
 from descentlab.errors import SettingError
 from descentlab.judging import Grid
 from descentlab.papers import Paper, load
-from descentlab.running import Tally, View, Watcher, burning
-from descentlab.running import _experiments as experiment
-from descentlab.running import _plan as work
-from descentlab.running._pool import Here
-from descentlab.running._progress import Beacon
-from descentlab.running._worker import absorb, perform
-from descentlab.showing.terminal import Bars, Overview, progress_of
+from descentlab.running import (
+    Here,
+    Job,
+    Progress,
+    ProgressFile,
+    Tally,
+    identify,
+    jobs_in_progress,
+    perform,
+    plan,
+)
+from descentlab.running._worker import absorb
 from descentlab.store import Store
 from descentlab.sweeping import Sweep, cells, draw_all, scalars, sweep
 from descentlab.sweeping._axes import axis
@@ -187,7 +191,7 @@ def test_a_sweep_needs_an_axis(bowl: Paper, tmp_path: Path):
     with pytest.raises(
         SettingError, match=r"at least one NAME=V1,V2,\.\.\., got none; the studies of bowl.*bowls"
     ):
-        sweep(bowl, "tiny", store=tmp_path / "store", fleet=Here())
+        sweep(bowl, "tiny", store=tmp_path / "store", pool=Here())
     assert not (tmp_path / "store").exists()
 
 
@@ -224,7 +228,7 @@ def test_a_checkpoint_of_several_presets_comes_apart_and_together(
 ):
     whole = rollouts(bowl.system, presets, range(2), STEPS, room=8)
     kept: list[Checkpoint] = []
-    monkeypatch.setattr(import_module("descentlab.engine._rollout"), "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr("descentlab.engine._rollout.PIECE_SECONDS", 0.0)
     rollouts(bowl.system, presets, range(2), STEPS, room=8, keep=kept.append, keep_every=-1.0)
     middle = next(c for c in kept if c.step == 7)
     parts = [Checkpoint.from_arrays(middle.rows(slice(2 * i, 2 * i + 2)).arrays()) for i in range(3)]
@@ -244,7 +248,7 @@ def test_rows_that_diverge_are_dated_like_single_runs(bowl: Paper, monkeypatch: 
     np.testing.assert_array_equal(found, expected)
     # |w - c| grows by eta a step and passes 1.8e308; the last is not over by then, but its loss is too large.
     assert [int(one[0]) for one in found] == [-1, 4, 8, 20, -1]
-    monkeypatch.setattr(import_module("descentlab.engine._rollout"), "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr("descentlab.engine._rollout.PIECE_SECONDS", 0.0)
     cut = [run["diverged_at"].values for run in rollouts(bowl.system, several, range(2), records, room=20)]
     np.testing.assert_array_equal(cut, expected)
 
@@ -297,14 +301,14 @@ def test_a_sweep_is_one_dataset_of_its_runs(bowl: Paper, product: tuple[Sweep, S
             preset = bowl.preset("tiny").replace(eta=float(eta), scale=float(scale))
             alone = rollout(bowl.system, preset, range(3), bowl.records(preset))
             cell = data.sel(eta=eta, scale=scale)
-            assert cell["run"] == work.identify(bowl, preset)
+            assert cell["run"] == identify(bowl, preset)
             for name in ("loss", "error", "target"):
                 np.testing.assert_allclose(cell[name], alone[name], rtol=1e-12)
             progress = alone["loss"].values[:, 0] / alone["loss"].values[:, -1]
             np.testing.assert_allclose(cell["progress"], progress, rtol=1e-12)
     assert history(store) == {run: [[0, 3]] for run in data["run"].values.flat}
     assert store.problems() == []
-    assert burning(store) == []
+    assert jobs_in_progress(store) == []
 
 
 def test_exponents_are_those_of_the_bowl(product: tuple[Sweep, Store]):
@@ -372,7 +376,7 @@ def test_what_is_stored_is_not_computed_again(bowl: Paper, product: tuple[Sweep,
 def test_a_run_is_a_cell_and_a_cell_is_a_run(bowl: Paper, product: tuple[Sweep, Store], history: History):
     result, store = product
     preset = bowl.preset("tiny").replace(scale=2.0, eta=float(result.data["eta"][1]))
-    run = experiment.run(bowl, preset, 3, store)
+    run = running.run(bowl, preset, 3, store)
     assert history(store)[run.id] == [[0, 3]]
     np.testing.assert_array_equal(run.data["loss"], result.data["loss"].isel(eta=1, scale=1))
 
@@ -399,11 +403,11 @@ def test_more_seeds_extend_a_sweep(bowl: Paper, tmp_path: Path, history: History
 
 
 def test_many_values_of_a_number_share_one_program(bowl: Paper, tmp_path: Path):
-    # More rows than a task takes: the tasks share the program too.
+    # More rows than a job takes: the jobs share the program too.
     base = bowl.preset("tiny").replace(d=5)
-    tasks = work.plan(bowl, cells(base, [axis("eta=linspace(0.1,0.4,64)")]), 3, Store(tmp_path))
-    assert len(tasks) == 2
-    assert len({task.room for task in tasks}) == 1
+    jobs = plan(bowl, cells(base, [axis("eta=linspace(0.1,0.4,64)")]), 3, Store(tmp_path))
+    assert len(jobs) == 2
+    assert len({job.room for job in jobs}) == 1
     before = bowl.system.advance._cache_size()  # type: ignore[attr-defined]
     result = swept(bowl, tmp_path, ["eta=linspace(0.1,0.4,64)"], preset=base)
     assert result.tally.done == 64
@@ -416,20 +420,20 @@ def test_many_values_of_a_number_share_one_program(bowl: Paper, tmp_path: Path):
 def test_few_cells_go_through_the_program_of_a_single_run(bowl: Paper, tmp_path: Path):
     preset = bowl.preset("tiny").replace(d=4)
     before = bowl.system.advance._cache_size()  # type: ignore[attr-defined]
-    experiment.run(bowl, preset, 2, Store(tmp_path))
+    running.run(bowl, preset, 2, Store(tmp_path))
     assert bowl.system.advance._cache_size() == before + 1  # type: ignore[attr-defined]
     swept(bowl, tmp_path, ["eta=0.2,0.3"], seeds=2, preset=preset)
     assert bowl.system.advance._cache_size() == before + 1  # type: ignore[attr-defined]
 
 
-class Stops(Watcher):
+class Stops(Progress):
     """Someone who presses Ctrl-C at a step."""
 
     def __init__(self, at: int) -> None:
         self.at = at
         self.said: list[str] = []
 
-    def progress(self, step: int, loss: float) -> None:
+    def step(self, step: int, loss: float) -> None:
         if step >= self.at:
             raise KeyboardInterrupt
 
@@ -442,12 +446,13 @@ def test_a_group_that_was_cut_goes_on_from_its_checkpoints(
 ):
     grid = cells(bowl.preset("tiny").replace(noise=0.2), [axis("eta=linspace(0.1,0.3,9)")])
     whole, cut = Store(tmp_path / "whole"), Store(tmp_path / "cut")
-    [task] = work.plan(bowl, grid, 2, whole)
-    assert {one.outcome for one in perform(task, whole)} == {"done"}
-    monkeypatch.setattr(import_module("descentlab.engine._rollout"), "PIECE_SECONDS", 0.0)
+    [job] = plan(bowl, grid, 2, whole)
+    assert {one.outcome for one in perform(job, whole)} == {"done"}
+    monkeypatch.setattr("descentlab.running._worker.KEEP_SECONDS", -1.0)
+    monkeypatch.setattr("descentlab.engine._rollout.PIECE_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
-        perform(task, cut, Stops(8), keep_every=-1.0)
-    names = [work.identify(bowl, preset) for preset in grid]
+        list(perform(job, cut, Stops(8)))
+    names = [identify(bowl, preset) for preset in grid]
     for name in names:
         kept = cut.kept(name, 0, 2)
         assert kept is not None
@@ -455,12 +460,12 @@ def test_a_group_that_was_cut_goes_on_from_its_checkpoints(
         assert int(kept[1]["step"]) == 7
     # One of them has lost its checkpoint, and another is further than the rest.
     cut.drop(names[3], 2)
-    alone = work.Task("bowl", (grid[5],), 0, 2)
+    alone = Job("bowl", (grid[5],), 0, 2)
     with pytest.raises(KeyboardInterrupt):
-        perform(alone, cut, Stops(15), keep_every=-1.0)
-    watcher = Stops(1000)
-    assert {one.outcome for one in perform(task, cut, watcher)} == {"done"}
-    assert [message.split()[-1] for message in watcher.said] == ["7", "14"]
+        list(perform(alone, cut, Stops(15)))
+    progress = Stops(1000)
+    assert {one.outcome for one in perform(job, cut, progress)} == {"done"}
+    assert [message.split()[-1] for message in progress.said] == ["7", "14"]
     for name in names:
         a, b = whole.read(name), cut.read(name)
         assert a is not None
@@ -473,18 +478,18 @@ def test_a_group_that_was_cut_goes_on_from_its_checkpoints(
 def test_a_cell_that_another_process_holds_is_left_to_it(bowl: Paper, tmp_path: Path):
     store = Store(tmp_path)
     grid = cells(bowl.preset("tiny"), [axis("eta=linspace(0.1,0.3,8)")])
-    [task] = work.plan(bowl, grid, 1, store)
-    with store.lock(work.identify(bowl, grid[2])):
-        outcomes = [one.outcome for one in perform(task, store)]
-    assert outcomes == ["done", "done", "busy", *["done"] * 5]
-    assert store.read(work.identify(bowl, grid[2])) is None
+    [job] = plan(bowl, grid, 1, store)
+    with store.lock(identify(bowl, grid[2])):
+        outcomes = {one.preset: one.outcome for one in perform(job, store)}
+    assert [outcomes[preset] for preset in grid] == ["done", "done", "busy", *["done"] * 5]
+    assert store.read(identify(bowl, grid[2])) is None
 
 
 # ---------------------------------------------------------------- cells that fail or diverge
 
 
-class Said(View):
-    """A view that remembers."""
+class Said(Progress):
+    """Remembers what it is told."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -499,20 +504,20 @@ def test_a_cell_that_raises_is_alone_in_that(
 ):
     module: ModuleType = bowl.module
     store, over = Store(tmp_path), [f"eta=linspace(0.1,0.5,{count})"]
-    view = Said()
+    progress = Said()
     with monkeypatch.context() as patch:
         patch.setattr(module, "UNLUCKY", {0.5})
-        result = swept(bowl, store, over, view=view)
+        result = swept(bowl, store, over, progress=progress)
         data, tally = result.data, result.tally
         [(preset, error)] = tally.failed.items()
         assert preset == bowl.preset("tiny").replace(eta=0.5)
         assert error == "ArithmeticError: eta=0.5 is unlucky"
         assert (tally.done, tally.stored, tally.left) == (count - 1, 0, 0)
-        assert view.said == [f"failed: bowl eta=0.5: {error}"]
+        assert progress.said == [f"failed: bowl eta=0.5: {error}"]
         np.testing.assert_array_equal(data["failed"], [False] * (count - 1) + [True])
         assert np.isnan(data["loss"].isel(eta=-1)).all()
         assert np.isfinite(data["loss"].isel(eta=slice(-1))).all()
-        record = json.loads((store.folder(work.identify(bowl, preset)) / "failed.json").read_text())
+        record = json.loads((store.folder(identify(bowl, preset)) / "failed.json").read_text())
         assert record["error"] == error
         assert record["settings"] == preset.settings()
         assert "in probes" in record["trace"]
@@ -547,10 +552,10 @@ def test_a_sweep_in_which_all_fail_says_so(bowl: Paper, tmp_path: Path, monkeypa
 
 def test_what_failed_is_not_shown_as_running(bowl: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bowl.module, "UNLUCKY", {0.5})
-    task, store = work.Task("bowl", (bowl.preset("tiny").replace(eta=0.5),), 0, 2), Store(tmp_path)
-    [result] = perform(task, store)
+    job, store = Job("bowl", (bowl.preset("tiny").replace(eta=0.5),), 0, 2), Store(tmp_path)
+    [result] = perform(job, store)
     assert result.outcome == "failed"
-    assert burning(store) == []
+    assert jobs_in_progress(store) == []
 
 
 def test_an_error_is_raised_to_whoever_asks_for_one_run(
@@ -558,7 +563,7 @@ def test_an_error_is_raised_to_whoever_asks_for_one_run(
 ):
     monkeypatch.setattr(bowl.module, "UNLUCKY", {0.5})
     with pytest.raises(ArithmeticError, match="unlucky"):
-        experiment.run(bowl, bowl.preset("tiny").replace(eta=0.5), 2, Store(tmp_path))
+        running.run(bowl, bowl.preset("tiny").replace(eta=0.5), 2, Store(tmp_path))
 
 
 def test_cells_that_diverge_are_named_and_left_out_of_exponents(bowl: Paper, tmp_path: Path):
@@ -615,7 +620,7 @@ def test_a_setting_may_be_called_like_a_probe_its_dimension_or_time(tmp_path: Pa
             },
             coords,
         )
-        with store.lock(work.identify(paper, preset)):
+        with store.lock(identify(paper, preset)):
             absorb(paper, preset, run, 0.0, store)
     result = swept(paper, store, over, 2)
     assert (result.tally.stored, result.tally.done) == (8, 0)
@@ -648,7 +653,7 @@ def test_probes_of_different_sizes_are_averaged_and_other_records_left_out(bowl:
     np.testing.assert_array_equal(data["steps"], [10, 20])
     assert data["d"].dims == data["steps"].dims == ("d_steps",)
     for i, (d, steps) in enumerate(((2, 10), (5, 20))):
-        run = experiment.run(bowl, bowl.preset("tiny").replace(d=d, steps=steps), 3, Store(tmp_path)).data
+        run = running.run(bowl, bowl.preset("tiny").replace(d=d, steps=steps), 3, Store(tmp_path)).data
         np.testing.assert_allclose(data["loss"][i], run["loss"].isel(step=-1))
         np.testing.assert_allclose(data["target"][i], run["target"].mean("coordinate"))
     assert set(result.exponents["loss"]) == {"d", "steps"}
@@ -657,7 +662,7 @@ def test_probes_of_different_sizes_are_averaged_and_other_records_left_out(bowl:
 
 @pytest.fixture(scope="module")
 def study(bowl: Paper, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    return sweep(bowl, "bowls", seeds=3, store=tmp_path_factory.mktemp("study"), fleet=Here())
+    return sweep(bowl, "bowls", seeds=3, store=tmp_path_factory.mktemp("study"), pool=Here())
 
 
 def test_a_study_is_several_grids_in_one_file(study: Sweep, tmp_path: Path):
@@ -718,51 +723,51 @@ def test_a_study_is_a_preset_with_claims_and_figures_of_its_own(bowl: Paper):
 # ---------------------------------------------------------------- what people see
 
 
-class Looks(Watcher):
+class Looks(Progress):
     def __init__(self, look: Callable[[], None]) -> None:
         self.look = look
 
-    def progress(self, step: int, loss: float) -> None:
+    def step(self, step: int, loss: float) -> None:
         self.look()
 
 
 @pytest.fixture(scope="module")
 def seen(bowl: Paper, tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
-    """What burnt at each moment while two cells were computed one after another, and afterwards."""
-    store, found = Store(tmp_path_factory.mktemp("beacons")), []
-    [task] = work.plan(bowl, cells(bowl.preset("tiny"), [axis("eta=0.2,0.3")]), 2, store)
+    """What was in progress at each moment while two cells were computed one after another, and afterwards."""
+    store, found = Store(tmp_path_factory.mktemp("progress")), []
+    [job] = plan(bowl, cells(bowl.preset("tiny"), [axis("eta=0.2,0.3")]), 2, store)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("descentlab.running._progress.EVERY_SECONDS", -1.0)
-        perform(task, store, Looks(lambda: found.append(burning(store))))
-    return [*found, burning(store)]
+        list(perform(job, store, Looks(lambda: found.append(jobs_in_progress(store)))))
+    return [*found, jobs_in_progress(store)]
 
 
-def test_a_beacon_burns_while_its_task_runs(seen: list[list[dict[str, Any]]]):
+def test_a_job_is_in_progress_while_it_is_computed(seen: list[list[dict[str, Any]]]):
     assert [len(one) for one in seen] == [1] * (len(seen) - 1) + [0]
     assert list(dict.fromkeys(one["label"] for [one] in seen[:-1])) == ["bowl eta=0.2", "bowl eta=0.3"]
     [last] = seen[-2]
     assert (last["seeds"], last["step"], last["steps"]) == (2, 20, 20)
     assert last["loss"] > 0
+    assert last["seconds_left"] == 0
 
 
-def test_a_beacon_counts_the_cells_that_are_being_computed(seen: list[list[dict[str, Any]]]):
+def test_a_job_in_progress_counts_the_cells_that_are_being_computed(seen: list[list[dict[str, Any]]]):
     assert {one["cells"] for [one] in seen[:-1]} == {1}
 
 
-def test_beacons_of_the_dead_are_put_out(tmp_path: Path):
+def test_progress_files_of_dead_processes_are_removed(tmp_path: Path):
     store = Store(tmp_path)
-    beacon = Beacon(store, ["bowl-1"], Watcher())
-    beacon.begin("bowl", 20, 1)
-    assert [one["label"] for one in burning(store)] == ["bowl"]
-    about = json.loads(beacon.path.read_text())
-    beacon.path.write_text(json.dumps(about | {"pid": 2**22 + 1}))
-    assert burning(store) == []
-    assert not beacon.path.exists()
-    # Another process has got the number of one that died.
-    beacon.path.write_text(json.dumps(about | {"since": "1"}))
-    assert burning(store) == []
-    beacon.path.write_text("{")
-    assert burning(store) == []
+    with ProgressFile(store, ["bowl-1"], "bowl", 20, 1) as file:
+        assert [one["label"] for one in jobs_in_progress(store)] == ["bowl"]
+        about = json.loads(file.path.read_text())
+        file.path.write_text(json.dumps(about | {"pid": 2**22 + 1}))
+        assert jobs_in_progress(store) == []
+        assert not file.path.exists()
+        # Another process has got the number of one that died.
+        file.path.write_text(json.dumps(about | {"since": "1"}))
+        assert jobs_in_progress(store) == []
+        file.path.write_text("{")
+        assert jobs_in_progress(store) == []
 
 
 def command(*words: str, store: Store) -> Any:
@@ -845,8 +850,8 @@ def test_what_is_swept_cannot_be_set(words: list[str], tmp_path: Path):
         )
 
 
-class Counts(View):
-    """A view that remembers how many cells were done when."""
+class Counts(Progress):
+    """Remembers how many cells were done when."""
 
     def __init__(self) -> None:
         self.done: list[int] = []
@@ -855,81 +860,11 @@ class Counts(View):
         self.done.append(tally.done)
 
 
-def test_cells_count_as_done_one_by_one(bowl: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Though they are one task, as few cells of a shape are."""
-    monkeypatch.setattr("descentlab.running._pool.TICK_SECONDS", -1.0)
-    monkeypatch.setattr("descentlab.running._complete.LOOKING", math.inf)
-    view = Counts()
-    swept(bowl, tmp_path, ["eta=0.1,0.2,0.3"], view=view)
-    assert list(dict.fromkeys(view.done)) == [0, 1, 2, 3]
-
-
-def test_progress_is_told_in_one_line():
-    tally = Tally(100, stored=20, done=30)
-    running = [{"cells": 10, "step": 50, "steps": 100}, {"cells": 2, "step": 0, "steps": 100}]
-    assert progress_of(tally, running, 70.0) == (
-        "100 cells: 20 in the store, 30 done, 0 failed, 12 running, 50 to go, 0.5 cells/s, 0:01:30 left"
-    )
-    begun = progress_of(Tally(100), [{"cells": 10, "step": 0, "steps": 100}], 5.0)
-    assert begun == "100 cells: 0 in the store, 0 done, 0 failed, 10 running, 100 to go"
-    over = progress_of(Tally(4, stored=1, done=3), [], 6.0)
-    assert over == "4 cells: 1 in the store, 3 done, 0 failed, 0 running, 0 to go, 0.5 cells/s"
-    assert progress_of(Tally(1), [], 5.0) == "1 cell: 0 in the store, 0 done, 0 failed, 0 running, 1 to go"
-
-
-def test_long_work_is_foretold_and_short_work_is_not(
-    bowl: Paper, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(
-        import_module("descentlab.engine"), "seconds_per_step", lambda system, preset, seeds: seeds * 1.0
-    )
-    monkeypatch.setattr("descentlab.showing.terminal.MANY_STEPS", 100)
-    short, long = (bowl.preset("tiny").replace(steps=steps) for steps in (30, 7200))
-    Bars().foretell(bowl, [short], 3)
-    assert capsys.readouterr().err == ""
-    Bars().foretell(bowl, [long, long.replace(eta=0.3)], 3)
-    assert "about 12 hours of training on this machine" in capsys.readouterr().err
-    Overview(Store(tmp_path)).plan(bowl, [long], 3)
-    told = capsys.readouterr().err
-    assert "bowl: 1 runs, 0 of them in the store" in told
-    assert "about 6 hours of training" in told
-
-
-def test_a_run_says_how_far_it_is_where_there_is_no_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    bars = Bars()
-    bars.begin("bowl", 20, 3)
-    bars.progress(5, 0.5)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr("descentlab.showing.terminal.RUN_QUIET_SECONDS", -1.0)
-    bars.progress(10, 0.25)
-    assert capsys.readouterr().err == "bowl (3 seeds) step 10 of 20, loss 0.25\n"
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_an_overview_tells_how_a_sweep_stands(
-    terminal: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("FORCE_COLOR" if terminal else "NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "150")
-    beacon, other = (Beacon(Store(tmp_path), [run], Watcher()) for run in ("bowl-1", "bowl-2"))
-    other.begin("somebody else's", 20, 3, 7)
-    beacon.begin("bowl 2 cells eta=0.1..0.2", 20, 3, 2)
-    with contextlib.suppress(KeyboardInterrupt), Overview(Store(tmp_path)) as view:
-        tally = Tally(3, stored=1, runs=frozenset({"bowl-1"}))
-        for tally.done in (0, 1, 2, 2):
-            view.overview(tally)
-        view.say("failed: [a] cell")
-        raise KeyboardInterrupt
-    out, told = capsys.readouterr()
-    assert out == ""
-    assert "failed: [a] cell\n" in told
-    assert told.rstrip().endswith("stopped; the same command goes on from here")
-    # Elsewhere than on a terminal, the beginning and the end are told at once, and nothing of what runs.
-    counts = [told.count(f"3 cells: 1 in the store, {done} done, 0 failed, 2 running") for done in range(3)]
-    assert all(counts) if terminal else counts == [1, 0, 1]
-    assert ("bowl 2 cells eta=0.1..0.2  0/20" in told) == terminal
+def test_cells_count_as_done_one_by_one(bowl: Paper, tmp_path: Path):
+    """Though they are one job, as few cells of a shape are."""
+    progress = Counts()
+    swept(bowl, tmp_path, ["eta=0.1,0.2,0.3"], progress=progress)
+    assert progress.done == [0, 1, 2, 3]
 
 
 def test_seeds_that_do_not_fit_together_are_computed_in_blocks(
@@ -937,14 +872,14 @@ def test_seeds_that_do_not_fit_together_are_computed_in_blocks(
 ):
     begun: list[int] = []
 
-    class Counts(Watcher):
-        def begin(self, label: str, steps: int, seeds: int, cells: int = 1) -> None:
+    class Counts(Progress):
+        def begin(self, label: str, steps: int, seeds: int, cells: int) -> None:
             begun.append(seeds)
 
     preset = bowl.preset("tiny").replace(noise=0.2)
-    whole = experiment.run(bowl, preset, 7, Store(tmp_path / "whole"), Counts())
+    whole = running.run(bowl, preset, 7, tmp_path / "whole", progress=Counts())
     row = bowl.system_of(preset).bytes_of_a_row(preset, len(bowl.records(preset)))
     monkeypatch.setattr("descentlab.running._worker.MOST_BYTES", 3 * row)
-    blocks = experiment.run(bowl, preset, 7, Store(tmp_path / "blocks"), Counts())
+    blocks = running.run(bowl, preset, 7, tmp_path / "blocks", progress=Counts())
     assert begun == [7, 3, 3, 1]
     identical(whole.data, blocks.data)

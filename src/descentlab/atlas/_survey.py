@@ -6,18 +6,14 @@ the store holds is not computed again, and what it lacks is made by all cores.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from descentlab import running
 from descentlab.atlas._cells import Cell, judged
 from descentlab.engine import Settings
 from descentlab.papers import FEWEST_SEEDS as FEWEST_SEEDS
 from descentlab.papers import KERNELS, OPTIMIZERS, Crossing, Paper, load, names
-from descentlab.running import Fleet, identify
+from descentlab.running import Pool, Progress, identify
 from descentlab.store import Store
-
-if TYPE_CHECKING:
-    from descentlab.showing.terminal import Overview
 
 NAME = "atlas"  # on the command line, beside the papers
 
@@ -69,14 +65,14 @@ def presets(crossing: Crossing) -> list[Settings]:
     return [preset for pair in fitting for preset in crossing.runs(*pair).values()]
 
 
-def survey(seeds: int, store: Store, view: "Overview", fleet: Fleet | None = None) -> Atlas:
-    """The atlas; runs that the store lacks are made."""
+def survey(seeds: int, store: Store, *, pool: Pool | None = None, progress: Progress | None = None) -> Atlas:
+    """The atlas; runs that the store lacks are made by the pool, as in `running.complete`."""
     wanted: dict[Paper, list[Settings]] = {}
     for paper, crossing in tasks():
         wanted.setdefault(paper, []).extend(presets(crossing))
     for paper, own in wanted.items():
-        view.plan(paper, own, seeds)
-        running.complete(paper, own, seeds, store, view, fleet)
+        tally = running.complete(paper, own, seeds, store, pool=pool, progress=progress, retry=True)
+        tally.raise_failures()
     return Atlas([row for paper, crossing in tasks() for row in _rows(paper, crossing, seeds, store)], seeds)
 
 

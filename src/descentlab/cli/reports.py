@@ -64,14 +64,15 @@ def figures(
     from descentlab.cli.request import figures_of, one_of, processes
     from descentlab.drawing import DPI, WIDTHS
     from descentlab.showing.gallery import draw
-    from descentlab.showing.terminal import Overview
+    from descentlab.showing.terminal import Display
     from descentlab.store import Store
 
     one_of("format", format_, list(DPI))
     one_of("style", style, list(WIDTHS))
     wanted = figures_of(paper, names or [], preset, seeds)
-    with Overview(Store(store)) as view:
-        for path in draw(wanted, seeds, Store(store), out, format_, WIDTHS[style], view, processes(workers)):
+    pool, place = processes(workers), Store(store)
+    with Display(place) as display:
+        for path in draw(wanted, seeds, place, out, format_, WIDTHS[style], pool, display):
             print(path.resolve())
 
 

@@ -56,11 +56,11 @@ def atlas_wanted(names: list[str], scale: str, seeds: int) -> bool:
     return True
 
 
-def processes(workers: int | None) -> Processes:
-    """So many workers on this machine, by default one a core."""
+def processes(workers: int | None, fewest: int = Processes.fewest) -> Processes:
+    """A pool of `workers` processes on this machine, by default one for each core; `fewest` as in the pool."""
     if workers is not None and workers < 1:
         raise SettingError(f"workers takes a whole number >= 1, got workers={workers}.")
-    return Processes() if workers is None else Processes(workers)
+    return Processes(fewest=fewest) if workers is None else Processes(workers, fewest)
 
 
 def wanted_claims(found: Paper, preset: str, claims: str | None) -> set[str]:

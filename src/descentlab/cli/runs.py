@@ -23,15 +23,13 @@ def run(
     """Trains one preset on some seeds and stores the trajectory."""
     from descentlab import running
     from descentlab.cli.request import chosen
-    from descentlab.showing.terminal import Bars, short
+    from descentlab.showing.terminal import Display, short
     from descentlab.store import Store
 
     found, settings = chosen(paper, preset, set_, steps, seeds)
     place = Store(store)
-    with Bars() as watcher:
-        if place.seeds(running.identify(found, settings)) < seeds:
-            watcher.foretell(found, [settings], seeds)
-        result = running.run(found, settings, seeds, place, watcher)
+    with Display(place, forecast=True) as display:
+        result = running.run(found, settings, seeds, place, pool=running.Here(), progress=display)
     last = running.final(result.data)
     broken = running.diverged(result.data)
     if json_:
@@ -67,16 +65,15 @@ def judge(
     """Judges a paper's claims: runs what the store lacks, then reads the store alone."""
     from descentlab import running
     from descentlab.cli.request import chosen, expectations, processes, wanted_claims
-    from descentlab.showing.terminal import Overview, print_verdicts
+    from descentlab.showing.terminal import Display, print_verdicts
     from descentlab.store import Store
 
     found, settings = chosen(paper, preset, set_, steps, seeds)
     wanted = wanted_claims(found, preset, claims)
     recorded = expectations(expect) if expect else {}
-    fleet = processes(workers)
-    with Overview(Store(store)) as view:
-        view.plan(found, running.needed(settings, found.claims_of(preset)), seeds)
-        verdicts = running.judge_paper(found, preset, settings, seeds, Store(store), view, fleet)
+    pool, place = processes(workers), Store(store)
+    with Display(place, forecast=True) as display:
+        verdicts = running.judge_paper(found, preset, settings, seeds, place, pool=pool, progress=display)
     shown = [v for v in verdicts if v.claim in wanted]
     if json_:
         print_json({
@@ -127,9 +124,9 @@ def sweep(
     """Runs a preset over a grid of settings, or a study: one dataset, exponents, phase diagrams."""
     from descentlab.cli.request import chosen, processes, swept_and_set
     from descentlab.running import connect
-    from descentlab.showing.terminal import Overview, print_sweep
+    from descentlab.showing.terminal import Display, print_sweep
     from descentlab.store import Store
-    from descentlab.sweeping import axes_of, cells, sweep
+    from descentlab.sweeping import FEWEST_JOBS, axes_of, cells, sweep
 
     found, settings = chosen(paper, preset, set_, steps, seeds)
     study = found.studies.get(preset)
@@ -141,9 +138,9 @@ def sweep(
             raise SettingError(f"workers is for this machine, cluster for others, got {workers=} and both.")
         for own in axes.values():
             cells(settings, own)  # a wrong value is refused before any job is submitted
-    who = nullcontext(processes(workers)) if cluster is None else connect(cluster)
-    with who as fleet, Overview(Store(store)) as view:
-        result = sweep(found, settings, axes, seeds, store, fleet, view, retry)
+    computing = nullcontext(processes(workers, fewest=FEWEST_JOBS)) if cluster is None else connect(cluster)
+    with computing as pool, Display(Store(store)) as display:
+        result = sweep(found, settings, axes, seeds, store, pool, display, retry)
     if out is not None:
         from descentlab.sweeping import draw_all
 

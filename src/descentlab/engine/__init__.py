@@ -29,8 +29,8 @@ from descentlab.engine._probes import log_spaced as log_spaced, Probe as Probe, 
 from descentlab.engine._program import Loaded as Loaded, System as System
 from descentlab.engine._random import bits as bits, normal as normal, thinning as thinning, words as words
 from descentlab.engine._rollout import (
-    begun as begun, Checkpoint as Checkpoint, Progress as Progress, rollout as rollout,
-    rollouts as rollouts, seconds_per_step as seconds_per_step,
+    begun as begun, Checkpoint as Checkpoint, rollout as rollout, rollouts as rollouts,
+    seconds_per_step as seconds_per_step,
 )
 from descentlab.engine._settings import (
     parameter as parameter, parse_settings as parse_settings, preset as preset, Settings as Settings,

@@ -29,15 +29,6 @@ DIVERGED = 1e6  # a loss beyond this multiple of its start has diverged
 
 
 @dataclass
-class Progress:
-    """Where a rollout stands, for whoever watches."""
-
-    step: int
-    steps: int
-    loss: float
-
-
-@dataclass
 class Checkpoint:
     """All that cut runs need to go on: the step reached, the states of all rows, and the records so far."""
 
@@ -93,7 +84,7 @@ def rollouts(
     *,
     room: int = 0,
     resume: Checkpoint | None = None,
-    watch: Callable[[Progress], None] = lambda progress: None,
+    watch: Callable[[int, float], None] = lambda step, loss: None,
     keep: Callable[[Checkpoint], None] = lambda checkpoint: None,
     keep_every: float = 5.0,
 ) -> list[xr.Dataset]:
@@ -101,7 +92,8 @@ def rollouts(
 
     A seed whose state stops being finite, or whose loss passes a million times its start, is marked in
     `diverged_at` with the step (-1: sound); the others go on. `room` is the number of rows to compile for,
-    if there are fewer: it lets groups of several sizes share a program.
+    if there are fewer: it lets groups of several sizes share a program. About twice a second `watch` gets the
+    step and the mean loss at the last record; every `keep_every` seconds `keep` gets a checkpoint.
     """
     rows = len(presets) * len(seeds)
     data = system.load(presets[0], max(rows, room))
@@ -134,7 +126,7 @@ def rollouts(
             if piece < LONGEST_PIECE:
                 piece = max(1, min(int(piece * np.clip(PIECE_SECONDS / max(seconds, 1e-6), 0.5, 4)), 2**40))
             step, states = target, after
-            watch(Progress(step, int(grid[-1]), float(np.mean(found[system.loss][-1]))))
+            watch(step, float(np.mean(found[system.loss][-1])))
             if time.monotonic() - kept > keep_every and step < grid[-1]:
                 arrays = {name: np.stack(values) for name, values in found.items()}
                 saved = [np.asarray(x)[:rows] for x in jax.tree.leaves(states)]

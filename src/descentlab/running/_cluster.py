@@ -1,9 +1,9 @@
-"""Clusters: tasks on any dask scheduler, one that runs already or one started through Slurm or PBS.
+"""Clusters: a pool of the workers of a dask scheduler, which runs already or is started through Slurm or PBS.
 
-Workers need descentlab, in the version of the caller. Where they see the store (a shared file system) they
-write to it themselves, checkpoints included; elsewhere they send what they computed, and the caller writes.
-A worker that is lost has its tasks done by others; a task that takes down more of them than the scheduler
-allows (`distributed.scheduler.allowed-failures`, three) has failed.
+Workers need the caller's version of descentlab. Workers that see the store, on a shared file system, write to
+it, checkpoints included. Others send what they computed, and the caller writes it. The jobs of a lost worker
+are done by others. A job that takes down more workers than the scheduler allows
+(`distributed.scheduler.allowed-failures`, three) has failed.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import contextlib
 import shutil
 import tomllib
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import xarray as xr
 
 from descentlab.engine import Settings
 from descentlab.errors import SettingError, UserError
 from descentlab.papers import load
-from descentlab.running._plan import Result, Task, identify, names_of
-from descentlab.running._pool import TICK_SECONDS
-from descentlab.running._progress import Watcher
+from descentlab.running._plan import Job, Result, identify, names_of
+from descentlab.running._pool import TICK_SECONDS, Results
+from descentlab.running._progress import Progress
 from descentlab.running._worker import absorb, compute, perform
 from descentlab.store import WORK, Store, writing
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 20
 QUEUES = {"slurm": ("SLURMCluster", "sbatch"), "pbs": ("PBSCluster", "qsub")}
-# What a sweep needs of a batch job unless a file says otherwise; a core or two suit these models.
-JOB = {"cores": 1, "processes": 1, "memory": "4GB", "jobs": 4}
+# What a sweep asks of each batch job unless a file says otherwise; a core or two suit these models.
+BATCH_JOB = {"cores": 1, "processes": 1, "memory": "4GB", "jobs": 4}
 
 
 class ClusterError(UserError, RuntimeError):
@@ -82,7 +82,7 @@ def _queue(kind: str, file: str) -> Iterator[tuple[Any, int]]:
             own = tomllib.loads(Path(file).read_text())
         except (OSError, ValueError) as error:
             raise SettingError(f"cluster takes a TOML file after {kind}:, got {file} ({error}).") from None
-    settings = JOB | own
+    settings = BATCH_JOB | own
     jobs = settings.pop("jobs")
     if not isinstance(jobs, int) or jobs < 1:
         raise SettingError(f"jobs takes a whole number >= 1, got jobs={jobs} in {file}.")
@@ -100,20 +100,19 @@ def _queue(kind: str, file: str) -> Iterator[tuple[Any, int]]:
 
 @dataclass
 class Cluster:
-    """The workers of a dask scheduler."""
+    """The workers of a dask scheduler. `expected` counts the threads that batch jobs will bring."""
 
     client: Client
-    expected: int = 0  # batch jobs start when their queue lets them
+    expected: int = 0
+    local: ClassVar[bool] = False
 
     def size(self) -> int:
-        """The threads of the workers that are there or to come, each of which performs a task at a time."""
+        """The number of threads of all workers that are there or expected; each computes a job at a time."""
         threads: Any = self.client.nthreads()
         return max(1, self.expected, sum(threads.values()))
 
-    def perform(
-        self, tasks: Sequence[Task], store: Store, tick: Callable[[], None]
-    ) -> Iterator[list[Result]]:
-        """Submits all tasks; results come as they are done."""
+    def perform(self, jobs: Sequence[Job], store: Store, progress: Progress) -> Results:
+        """Submits all jobs; the results of a job come when it is over."""
         from distributed import TimeoutError as Waited
         from distributed import wait
 
@@ -121,45 +120,45 @@ class Cluster:
         with writing(token):
             token.parent.mkdir(parents=True, exist_ok=True)
             token.touch()
+        place = str(store.path.resolve())
         futures = {
-            self.client.submit(
-                _perform, task, names_of(task), str(store.path.resolve()), token.name,
-                pure=False,
-            ): task
-            for task in tasks
-        }  # fmt: skip
+            self.client.submit(_perform, job, names_of(job), place, token.name, pure=False): job
+            for job in jobs
+        }
         try:
             while futures:
-                tick()
+                progress.tick()
                 with contextlib.suppress(Waited):
                     wait(list(futures), timeout=TICK_SECONDS, return_when="FIRST_COMPLETED")
                 for future in [future for future in futures if future.done()]:
-                    yield _settle(future, futures.pop(future), store)
+                    yield from _settle(future, futures.pop(future), store)
         finally:
             self.client.cancel(list(futures))
             token.unlink(missing_ok=True)
 
 
-def _settle(future: Any, task: Task, store: Store) -> list[Result]:
-    """The results of a task; what came without a shared store is written here. Errors of the store raise."""
+def _settle(future: Any, job: Job, store: Store) -> list[Result]:
+    """The results of a job that is over; what a worker sent back is written to the store."""
     from distributed import KilledWorker
 
     try:
         answer = future.result()
     except KilledWorker:
         lost = "its worker was lost more often than the scheduler allows; out of memory, perhaps"
-        return [Result(preset, "failed", lost) for preset in task.presets]
+        return [Result(preset, "failed", lost) for preset in job.presets]
     except UserError:
         raise
     except Exception as error:
-        raise ClusterError(f"a worker could not take its task: {type(error).__name__}: {error}") from error
-    paper, results = load(task.paper), []
+        raise ClusterError(f"a worker could not take its job: {type(error).__name__}: {error}") from error
+    paper, results = load(job.paper), []
     for result, sent in answer:
         if sent is not None:
-            data, seconds = sent
-            with store.lock(identify(paper, result.preset)):
-                if store.seeds(identify(paper, result.preset)) == task.first:
+            name, (data, seconds) = identify(paper, result.preset), sent
+            with store.lock(name):
+                if store.seeds(name) == job.first:
                     absorb(paper, result.preset, data, seconds, store)
+                if store.seeds(name) < job.seeds:  # another process has stored some of the seeds meanwhile
+                    result = replace(result, outcome="busy")
         results.append(result)
     return results
 
@@ -167,32 +166,30 @@ def _settle(future: Any, task: Task, store: Store) -> list[Result]:
 Sent = tuple[xr.Dataset, float] | None
 
 
-def _perform(task: Task, names: list[str], path: str, token: str) -> list[tuple[Result, Sent]]:
-    """Performs a task on a worker."""
+def _perform(job: Job, names: list[str], path: str, token: str) -> list[tuple[Result, Sent]]:
+    """Computes a job on a worker, which sees the store if it sees the token there."""
     import descentlab
 
-    if names_of(task) != names:
+    if names_of(job) != names:
         raise ClusterError(
-            f"a worker has other code of {task.paper} than the caller (its descentlab is "
+            f"a worker has other code of {job.paper} than the caller (its descentlab is "
             f"{descentlab.__version__}): install the same version everywhere."
         )
     store = Store(path)
     if (store.path / WORK / token).exists():
-        return [(result, None) for result in perform(task, store)]
-    return _send_back(task, task.presets)
+        return [(result, None) for result in perform(job, store)]
+    return _send_back(job, job.presets)
 
 
-def _send_back(task: Task, presets: Sequence[Settings]) -> list[tuple[Result, Sent]]:
-    """The same where the store is not seen: cells are computed together or, if that raises, one by one."""
-    if len(presets) > 1 and not task.room:  # they need not be recorded at the same steps
-        return [one for preset in presets for one in _send_back(task, [preset])]
+def _send_back(job: Job, presets: Sequence[Settings]) -> list[tuple[Result, Sent]]:
+    """Results with their data, for a store that is not seen: computed together or, if that raises, singly."""
+    if len(presets) > 1 and not job.room:  # they may be recorded at different steps
+        return [one for preset in presets for one in _send_back(job, [preset])]
     try:
-        found, seconds = compute(
-            load(task.paper), presets, range(task.first, task.seeds), Watcher(), room=task.room
-        )
+        found, seconds = compute(load(job.paper), presets, range(job.first, job.seeds), room=job.room)
     except Exception as error:
         if len(presets) > 1:
-            return [one for preset in presets for one in _send_back(task, [preset])]
+            return [one for preset in presets for one in _send_back(job, [preset])]
         return [(Result(presets[0], "failed", f"{type(error).__name__}: {error}"), None)]
     return [
         (Result(preset, "done"), (data, seconds / len(presets)))

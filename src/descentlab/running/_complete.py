@@ -1,117 +1,98 @@
-"""Campaigns: whatever the store lacks of some runs, made by a fleet.
+"""The one way in which missing runs of a store are made.
 
-Cells that failed are left alone; cells that another process holds are waited for, and it may be the other
-way round: two processes with the same campaign share the work. How it stands is read off the store, so that a
-cell counts as soon as it is there, whoever made it.
+Several processes may complete the same runs in one store: each takes cells that no other one holds, and
+waits for the rest.
 """
 
-from __future__ import annotations
-
+import contextlib
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from descentlab.engine import Settings
 from descentlab.papers import Paper
+from descentlab.running._forecast import announce
 from descentlab.running._plan import identify, label, plan
-from descentlab.running._pool import Fleet, Here, Processes
-from descentlab.running._progress import Watcher
+from descentlab.running._pool import Pool, Processes
+from descentlab.running._progress import Progress, Tally
 from descentlab.store import Store, writing
 
-BUSY_SECONDS = 1.0
-LOOKING = 0.05  # the share of time spent on looking what has come: stores may be large, and their disks slow
+BUSY_SECONDS = 1.0  # between two looks at cells that other processes hold
 
 
-@dataclass
-class Tally:
-    """How a campaign stands. `failed` has the error of each cell that raised, `runs` the names of all."""
-
-    cells: int
-    stored: int = 0
-    done: int = 0
-    failed: dict[Settings, str] = field(default_factory=dict)
-    runs: frozenset[str] = frozenset()
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def left(self) -> int:
-        """The cells still to come."""
-        return self.cells - self.stored - self.done - len(self.failed)
-
-
-class View(Watcher):
-    """A watcher of campaigns."""
-
-    def overview(self, tally: Tally) -> None:
-        """The campaign stands like this."""
-
-
-def work_through(
+def complete(
     paper: Paper,
     presets: Iterable[Settings],
     seeds: int,
     store: Store,
-    fleet: Fleet | None = None,
-    view: View | None = None,
+    *,
+    pool: Pool | None = None,
+    progress: Progress | None = None,
     retry: bool = False,
 ) -> Tally:
-    """Has a fleet make what the store lacks, until every cell is there or has failed.
+    """Makes the runs that the store lacks, until every cell is there or has failed; returns the tally.
 
-    Cells that failed before are left alone unless `retry`.
+    **Arguments:**
+
+    - `presets`, `seeds`: the runs that are wanted, and the seeds that each shall have at least.
+    - `pool`: who computes. By default worker processes on this machine, or this process for a few jobs.
+    - `progress`: a display, for instance.
+    - `retry`: compute cells again that failed before. By default they count as failed.
     """
-    presets, fleet, view = list(dict.fromkeys(presets)), fleet or Processes(), view or View()
+    pool, progress = pool or Processes(), progress or Progress()
     names = {preset: identify(paper, preset) for preset in presets}
+    tally, todo = Tally(len(names), runs=frozenset(names.values())), dict[Settings, str]()
     with writing(store.path):
         store.path.mkdir(parents=True, exist_ok=True)
-    tally = Tally(len(presets), runs=frozenset(names.values()))
-
-    def lacking(candidates: Iterable[Settings]) -> list[Settings]:
-        found = [p for p in candidates if store.seeds(names[p]) < seeds]
-        errors = {p: store.failure(names[p]) for p in found}
-        tally.failed |= {p: error for p, error in errors.items() if error is not None}
-        return [p for p in found if p not in tally.failed]
-
-    if retry:
-        for preset in presets:
-            store.forgive(names[preset])
-    todo = lacking(presets)
-    tally.stored = len(presets) - len(todo) - len(tally.failed)
-    told, next_look = set(tally.failed), 0.0
-
-    def look(at_once: bool = False) -> None:
-        nonlocal todo, next_look
-        began = time.monotonic()
-        if at_once or began > next_look:
-            todo = lacking(todo)
-            tally.done = tally.cells - tally.stored - len(tally.failed) - len(todo)
-            next_look = time.monotonic() + (time.monotonic() - began) / LOOKING
-        for preset in [p for p in tally.failed if p not in told]:
-            view.say(f"failed: {label(paper.name, [preset])}: {tally.failed[preset]}")
-            told.add(preset)
-        view.overview(tally)
-
-    view.overview(tally)
-    while todo:
-        # Workers are not started for cells that other processes hold, as all may be at the end.
-        free = [p for p in todo if store.free(names[p])]
-        if not free:
-            look(at_once=True)
-            time.sleep(BUSY_SECONDS)
+    for preset, name in names.items():
+        if store.seeds(name) >= seeds:
+            tally.stored += 1
             continue
-        tasks = plan(paper, free, seeds, store, _parts(paper, todo[0], fleet))
-        who = Here() if len(tasks) <= 1 and isinstance(fleet, Processes) else fleet
-        for results in who.perform(tasks, store, look):
-            for result in results:
-                # A worker that was lost, or one that does not see the store, has recorded nothing.
-                if result.outcome == "failed" and store.failure(names[result.preset]) is None:
-                    about = {"error": result.error, "settings": result.preset.settings()}
-                    store.fail(names[result.preset], about)
-            look()
-        look(at_once=True)
+        if retry:
+            store.forgive(name)
+        if (error := store.failure(name)) is None:
+            todo[preset] = name
+        else:
+            tally.failed[preset] = error
+
+    def settle(preset: Settings, error: str | None = None) -> None:
+        """Counts a cell as done, or as failed where there is an error."""
+        del todo[preset]
+        if error is None:
+            tally.done += 1
+        else:
+            tally.failed[preset] = error
+            progress.say(f"failed: {label(paper.name, [preset])}: {error}")
+        progress.overview(tally)
+
+    if progress.forecast:
+        announce(paper, tally.cells, list(todo), seeds, progress)
+    progress.overview(tally)
+    waiting = False
+    while todo:
+        # Workers are not started for cells that other processes hold.
+        if free := [preset for preset, name in todo.items() if store.free(name)]:
+            # On one machine a program uses all cores, unless it is that of a flow.
+            whole = pool.local and paper.system_of(free[0]).divisible(free[0])
+            jobs = plan(paper, free, seeds, store, 1 if whole else pool.size())
+            with contextlib.closing(pool.perform(jobs, store, progress)) as results:
+                for result in results:
+                    if result.outcome == "done":
+                        settle(result.preset)
+                    elif result.outcome == "failed":
+                        # A worker that died, or that does not see the store, has recorded nothing.
+                        if store.failure(names[result.preset]) is None:
+                            about = {"error": result.error, "settings": result.preset.settings()}
+                            store.fail(names[result.preset], about)
+                        settle(result.preset, result.error)
+        elif not waiting:
+            waiting = True
+            progress.say(f"waiting for another process that works on {next(iter(todo.values()))}")
+        for preset, name in list(todo.items()):  # other processes had these
+            if store.seeds(name) >= seeds:
+                settle(preset)
+            elif (error := store.failure(name)) is not None:
+                settle(preset, error)
+        if todo:
+            time.sleep(BUSY_SECONDS)
+            progress.tick()
     return tally
-
-
-def _parts(paper: Paper, preset: Settings, fleet: Fleet) -> int:
-    """How many tasks a fleet wants: here, one program uses all cores, unless it is that of a flow."""
-    here = isinstance(fleet, Here | Processes) and paper.system_of(preset).divisible(preset)
-    return 1 if here else fleet.size()

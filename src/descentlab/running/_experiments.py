@@ -1,6 +1,6 @@
 """Experiments: the runs that claims and figures ask for, made where the store lacks them.
 
-Judging and drawing read the store only, so doing them again trains nothing.
+Judging and drawing read the store alone, so to repeat them trains nothing.
 """
 
 import base64
@@ -14,15 +14,12 @@ import numpy as np
 import xarray as xr
 
 from descentlab.engine import Settings
-from descentlab.errors import RunError
 from descentlab.judging import Claim, Mutant, Verdict, judge, judge_family
-from descentlab.papers import Figure, Paper, Table
-from descentlab.running import _complete as campaign
-from descentlab.running._complete import View
-from descentlab.running._plan import identify, label, plan
-from descentlab.running._pool import Fleet, Here
-from descentlab.running._progress import Watcher as Watcher
-from descentlab.running._worker import perform
+from descentlab.papers import Figure, Paper, Table, load
+from descentlab.running._complete import complete
+from descentlab.running._plan import identify, label
+from descentlab.running._pool import Here, Pool
+from descentlab.running._progress import Progress
 from descentlab.store import Store
 from descentlab.words import html_table
 
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
 Need = Claim | Figure | Table
 
 MOST_CURVES = 4  # in a notebook
-FEWEST_TASKS = 4  # for which workers are worth their start
 
 
 @dataclass(frozen=True)
@@ -64,43 +60,49 @@ class Run:
 
 
 def run(
-    paper: Paper, preset: Settings, seeds: int, store: Store, watcher: Watcher | None = None, **further: Any
+    paper: Paper | str,
+    preset: Settings | str = "quick",
+    seeds: int = 8,
+    store: Store | Path | str | None = None,
+    *,
+    pool: Pool | None = None,
+    progress: Progress | None = None,
 ) -> Run:
-    """The run of a preset with at least so many seeds: from the store, extended or made as needed.
+    """The run of a preset with at least `seeds` seeds, made or extended where the store lacks it.
 
-    Seeds that the store holds are not computed again; what a killed process left is taken up.
+    **Arguments:**
+
+    - `paper`, `preset`: themselves, or their names.
+    - `store`: a store or its path; by default the one that the command line uses.
+    - `pool`: who computes. By default this process, where an error in the paper's code is raised as it is.
+    - `progress`: a display, for instance.
     """
-    return complete(paper, [preset], seeds, store, watcher, **further)[preset]
+    paper = load(paper) if isinstance(paper, str) else paper
+    preset = paper.preset(preset) if isinstance(preset, str) else preset
+    return _runs(paper, [preset], seeds, as_store(store), pool, progress)[preset]
 
 
-def complete(
+def as_store(store: Store | Path | str | None) -> Store:
+    """A store, given itself or by its path."""
+    return store if isinstance(store, Store) else Store(store)
+
+
+def _runs(
     paper: Paper,
     presets: Sequence[Settings],
     seeds: int,
     store: Store,
-    watcher: Watcher | None = None,
-    fleet: Fleet | None = None,
-    **further: Any,
+    pool: Pool | None,
+    progress: Progress | None,
 ) -> dict[Settings, Run]:
-    """The runs of presets; those of one compiled shape are made together.
-
-    Who can see a campaign (a View) has it done by a fleet; then an error of one is raised after the others
-    are done.
-    """
-    tasks = plan(paper, presets, seeds, store)
-    if isinstance(watcher, View):
-        who = fleet if len(tasks) >= FEWEST_TASKS else Here()
-        failed = campaign.work_through(paper, presets, seeds, store, who, watcher, retry=True).failed
-        if failed:
-            raise RunError(f"{len(failed)} of {len(presets)} runs failed: {'; '.join(failed.values())}")
-    else:
-        for task in tasks:
-            perform(task, store, watcher, wait=True, catch=False, **further)
+    """The runs of presets. Without a pool an error is raised at once, else after the other runs are made."""
+    pool = pool or Here(catch=False)
+    complete(paper, presets, seeds, store, pool=pool, progress=progress, retry=True).raise_failures()
     return {preset: stored(paper, preset, seeds, store) for preset in presets}
 
 
 def stored(paper: Paper, preset: Settings, seeds: int, store: Store) -> Run:
-    """A run that the store holds."""
+    """A run that the store holds, with its first `seeds` seeds."""
     name = identify(paper, preset)
     data, manifest = store.read(name), store.manifest(name)
     assert data is not None
@@ -121,11 +123,12 @@ def gather(
     needs: Iterable[Need],
     seeds: int,
     store: Store,
-    watcher: Watcher | None = None,
-    fleet: Fleet | None = None,
+    *,
+    pool: Pool | None = None,
+    progress: Progress | None = None,
 ) -> dict[Settings, Run]:
-    """All runs that claims and figures ask for, made where the store lacks them."""
-    return complete(paper, needed(preset, list(needs)), seeds, store, watcher, fleet)
+    """All runs that claims and figures ask for, made where the store lacks them; `pool` as in `run`."""
+    return _runs(paper, needed(preset, needs), seeds, store, pool, progress)
 
 
 def datasets(need: Need, preset: Settings, runs: Mapping[Settings, Run]) -> dict[str, xr.Dataset]:
@@ -139,12 +142,13 @@ def judge_paper(
     preset: Settings,
     seeds: int,
     store: Store,
-    watcher: Watcher | None = None,
-    fleet: Fleet | None = None,
+    *,
+    pool: Pool | None = None,
+    progress: Progress | None = None,
 ) -> list[Verdict]:
     """The verdicts on all claims that belong to the preset `name`, judged together (Holm)."""
     claims = paper.claims_of(name)
-    runs = gather(paper, preset, claims, seeds, store, watcher, fleet)
+    runs = gather(paper, preset, claims, seeds, store, pool=pool, progress=progress)
     return verdicts(claims, preset, runs)
 
 
@@ -161,15 +165,15 @@ def verdicts(claims: list[Claim], preset: Settings, runs: Mapping[Settings, Run]
 def judge_mutant(
     paper: Paper, claim: Claim, mutant: Mutant, preset: Settings, seeds: int, store: Store
 ) -> Verdict:
-    """The verdict on a claim whose runs or data are those of a mutant, by itself; REFUTED if it is sound.
+    """The verdict on a claim alone, on the runs or data of a mutant; REFUTED if the claim is sound.
 
-    Assumptions are left out: a mutant may well be outside of them.
+    Assumptions do not count: a mutant may break them.
     """
     presets = {
         name: preset.replace({**overrides, **mutant.settings, **mutant.runs.get(name, {})})
         for name, overrides in claim.runs.items()
     }
-    runs = complete(paper, list(presets.values()), seeds, store)
+    runs = _runs(paper, list(presets.values()), seeds, store, None, None)
     data = {name: runs[own].data for name, own in presets.items()}
     return judge(claim, mutant.alter(data) if mutant.alter else data)
 

@@ -1,7 +1,7 @@
-"""Work: runs that the store lacks, planned as tasks that any process can perform.
+"""The plan: what the store lacks, as jobs that any process can compute.
 
-A task is a group of cells, presets of one paper that share a compiled program and its records. Their seeds
-are rows of that program, so what differs in numbers alone is computed together.
+A job has cells of one paper that share a compiled program and the steps at which they are recorded. Each seed
+of each cell is a row of that program, so cells that differ in numbers alone are computed together.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,17 +16,17 @@ from descentlab.engine import Settings
 from descentlab.papers import Paper, load
 from descentlab.store import Store, run_id
 
-MANY_CELLS = 8  # of a shape, for which a program of their own is worth its compiling
-MOST_ROWS = 128  # of a task: enough to share a program, few enough to lose little with a worker
-MOST_BYTES = 2**30  # what the rows of a task may take together
+MANY_CELLS = 8  # of a shape, for which compiling a program for all of them pays
+MOST_ROWS = 128  # of a job: enough to share a program, few enough to lose little with a worker
+MOST_BYTES = 2**30  # that the rows of a job may take together
 
 
 @dataclass(frozen=True)
-class Task:
-    """Cells of one compiled shape, and the seeds each is to have; it had `first` when the task was planned.
+class Job:
+    """Compute seeds `first` to `seeds - 1` of each preset.
 
-    `room` is the number of rows to compile for; 0 says that the cells go one after another through the
-    program of a single run.
+    `room` is the number of rows to compile for. With 0 the cells go one after another through the program of
+    a single run.
     """
 
     paper: str
@@ -38,7 +38,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a cell: done, busy (another process has it), or failed with an error."""
+    """What became of a cell: "done", "busy" (another process computes it), or "failed" with an error."""
 
     preset: Settings
     outcome: str
@@ -46,7 +46,7 @@ class Result:
 
 
 def code_of(paper: Paper, preset: Settings) -> str:
-    """What computes a run: the paper's code, and functions of one's own that the preset names."""
+    """The version of the code that computes a run: the paper's, and functions that the preset names."""
     return paper.code_version(preset) + preset.foreign_code()
 
 
@@ -67,16 +67,16 @@ def label(paper: str, presets: Sequence[Settings]) -> str:
     return " ".join(words)
 
 
-def names_of(task: Task) -> list[str]:
-    """The names of a task's runs."""
-    return [identify(load(task.paper), preset) for preset in task.presets]
+def names_of(job: Job) -> list[str]:
+    """The names of a job's runs."""
+    return [identify(load(job.paper), preset) for preset in job.presets]
 
 
-def plan(paper: Paper, presets: Iterable[Settings], seeds: int, store: Store, parts: int = 1) -> list[Task]:
-    """What the store lacks as tasks, the largest first; `parts` of them or more if there are enough cells.
+def plan(paper: Paper, presets: Iterable[Settings], seeds: int, store: Store, parts: int = 1) -> list[Job]:
+    """The jobs that make what the store lacks, the largest first; at least `parts` if there are enough cells.
 
-    Few cells of a shape go through the program of a single run, which serves whatever else is run; many are
-    worth a program of their own, in which they are computed together.
+    A few cells of a shape go through the program of a single run, which other runs use too. Many cells get a
+    program in which they are computed together.
     """
     shapes: dict[Any, list[Settings]] = {}
     for preset in dict.fromkeys(presets):
@@ -84,26 +84,26 @@ def plan(paper: Paper, presets: Iterable[Settings], seeds: int, store: Store, pa
         if have < seeds:
             program = paper.system_of(preset).program(preset)
             shapes.setdefault((have, jax.tree.structure(program)), []).append(preset)
-    for own in shapes.values():
-        paper.system_of(own[0]).require(own[0])
-    batches = [batch for (have, _), own in shapes.items() for batch in _batches(paper, own, seeds - have)]
+    for cells in shapes.values():
+        paper.system_of(cells[0]).require(cells[0])
+    batches = [batch for (have, _), cells in shapes.items() for batch in _batches(paper, cells, seeds - have)]
     pieces = [-(-len(batch.cells) // batch.most) for batch in batches]
     while sum(pieces) < parts and any(n < len(batch.cells) for n, batch in zip(pieces, batches, strict=True)):
         sizes = [len(batch.cells) / n for n, batch in zip(pieces, batches, strict=True)]
         pieces[int(np.argmax(sizes))] += 1
-    tasks = []
+    jobs = []
     for batch, count in zip(batches, pieces, strict=True):
         ends = [-(-len(batch.cells) * i // count) for i in range(count + 1)]
         chunks = [tuple(batch.cells[first:last]) for first, last in pairwise(ends)]
-        # Tasks of one shape share its program: smaller ones are filled up.
+        # Jobs of one shape share its program: smaller ones are filled up.
         room = max(map(len, chunks)) * batch.seeds if batch.together else 0
-        tasks += [Task(paper.name, chunk, seeds - batch.seeds, seeds, room) for chunk in chunks]
-    return sorted(tasks, key=lambda task: -len(task.presets))
+        jobs += [Job(paper.name, chunk, seeds - batch.seeds, seeds, room) for chunk in chunks]
+    return sorted(jobs, key=lambda job: -len(job.presets))
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """Cells of one program that lack so many seeds; a task may have `most` of them."""
+    """Cells of one program that lack `seeds` seeds; a job may have `most` of the cells."""
 
     cells: list[Settings]
     seeds: int
@@ -111,18 +111,19 @@ class _Batch:
     most: int
 
 
-def _batches(paper: Paper, alike: list[Settings], seeds: int) -> list[_Batch]:
-    """Cells of one program: those of the same records together if they are many, else one by one."""
-    # A flow takes steps of its own length: in a batch, all would take as many as the stiffest.
-    if len(alike) < MANY_CELLS or not paper.system_of(alike[0]).divisible(alike[0]):
-        return [_Batch(alike, seeds, False, len(alike))]
+def _batches(paper: Paper, cells: list[Settings], seeds: int) -> list[_Batch]:
+    """Cells of one program: many that are recorded at the same steps together, others one by one."""
+    # A flow chooses the length of its steps: in a batch, all cells would take as many as the stiffest.
+    if len(cells) < MANY_CELLS or not paper.system_of(cells[0]).divisible(cells[0]):
+        return [_Batch(cells, seeds, False, len(cells))]
     recorded: dict[tuple[int, ...], list[Settings]] = {}
-    for preset in alike:
+    for preset in cells:
         recorded.setdefault(tuple(np.asarray(paper.records(preset)).tolist()), []).append(preset)
     found = []
-    for records, own in recorded.items():
-        together = len(own) >= MANY_CELLS
-        bytes_each = max(paper.system_of(own[0]).bytes_of_a_row(own[0], len(records)), 1) if together else 1
-        most = max(1, min(MOST_ROWS, MOST_BYTES // bytes_each) // seeds) if together else len(own)
-        found.append(_Batch(own, seeds, together, most))
+    for records, alike in recorded.items():
+        if len(alike) < MANY_CELLS:
+            found.append(_Batch(alike, seeds, False, len(alike)))
+            continue
+        row = max(paper.system_of(alike[0]).bytes_of_a_row(alike[0], len(records)), 1)
+        found.append(_Batch(alike, seeds, True, max(1, min(MOST_ROWS, MOST_BYTES // row) // seeds)))
     return found

@@ -1,95 +1,125 @@
-"""Beacons: what is being computed just now, as small files in the store that anyone may look at.
+"""Progress: what `complete` reports, and the files in a store that say which jobs are in progress.
 
-Whoever performs a task lights one, whatever process and machine it is on; a view of a sweep reads them all.
+The process that computes a job writes its file, on whatever machine it runs; displays read the files of all.
 """
 
 import contextlib
 import json
+import math
 import os
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from descentlab.engine import Settings
+from descentlab.errors import RunError
 from descentlab.store import WORK, Store
 
-
-class Watcher:
-    """What is told about work in progress; the command line shows it."""
-
-    def begin(self, label: str, steps: int, seeds: int, cells: int = 1) -> None:
-        """Some cells start together, or go on."""
-
-    def recorded(self, steps: Sequence[int], loss: str) -> None:
-        """They are recorded at these steps; `loss` names the probe that is their training loss."""
-
-    def progress(self, step: int, loss: float) -> None:
-        """They have reached a step."""
-
-    def end(self) -> None:
-        """They are whole."""
-
-    def drop(self) -> None:
-        """They were given up."""
-
-    def say(self, message: str) -> None:
-        """Something worth a line."""
+EVERY_SECONDS = 0.5  # between two writes of a file
+STALE_SECONDS = 300.0  # after which a silent job of another machine counts as dead; compiling is silent
 
 
-EVERY_SECONDS = 0.5
-STALE_SECONDS = 300.0  # of other machines: compiling does not light a beacon
+@dataclass
+class Tally:
+    """How many of the requested cells were in the store before, are done since, and failed.
 
-
-class Beacon(Watcher):
-    """Tells the store how far some runs are, and another watcher all it hears.
-
-    A store that cannot be written says so elsewhere.
+    `failed` has the error of each cell that raised, `runs` the names of all cells.
     """
 
-    def __init__(self, store: Store, runs: Sequence[str], watcher: Watcher) -> None:
-        self.path = store.path / WORK / f"{uuid.uuid4().hex}.json"
-        self.runs, self.watcher, self.lit = list(runs), watcher, 0.0
-        self.about: dict[str, Any] = {}
+    cells: int
+    stored: int = 0
+    done: int = 0
+    failed: dict[Settings, str] = field(default_factory=dict)
+    runs: frozenset[str] = frozenset()
+    began: float = field(default_factory=time.monotonic)
 
-    def begin(self, label: str, steps: int, seeds: int, cells: int = 1) -> None:
-        """Lights the beacon."""
-        self.about = {
-            "label": label, "runs": self.runs, "cells": cells, "seeds": seeds, "step": 0, "steps": steps,
-            "loss": None, "pid": os.getpid(), "since": _since(os.getpid()), "host": os.uname().nodename,
-        }  # fmt: skip
-        self._light()
-        self.watcher.begin(label, steps, seeds, cells)
+    @property
+    def left(self) -> int:
+        """The number of cells that are still to come."""
+        return self.cells - self.stored - self.done - len(self.failed)
 
-    def recorded(self, steps: Sequence[int], loss: str) -> None:
-        """Says what a view of the run's curves needs."""
-        self.about |= {"records": list(steps), "probe": loss}
-        self._light()
-        self.watcher.recorded(steps, loss)
+    def raise_failures(self) -> None:
+        """Raises a RunError if any cell failed."""
+        if self.failed:
+            errors = "; ".join(self.failed.values())
+            raise RunError(f"{len(self.failed)} of {self.cells} runs failed: {errors}")
 
-    def progress(self, step: int, loss: float) -> None:
-        """Says how far it is."""
-        self.about |= {"step": step, "loss": loss if abs(loss) < float("inf") else None}
-        if time.monotonic() - self.lit > EVERY_SECONDS:
-            self._light()
-        self.watcher.progress(step, loss)
 
-    def end(self) -> None:
-        """Puts the beacon out."""
-        self.path.unlink(missing_ok=True)
-        self.watcher.end()
+class Progress:
+    """What `complete` reports while it works. Here every method does nothing; a display overrides some.
 
-    def drop(self) -> None:
-        """Puts the beacon out."""
-        self.path.unlink(missing_ok=True)
-        self.watcher.drop()
+    `forecast` asks `complete` to say beforehand how much there is to do and about how long it takes.
+    """
+
+    forecast = False
 
     def say(self, message: str) -> None:
-        """Passes it on."""
-        self.watcher.say(message)
+        """Takes a message of one line."""
 
-    def _light(self) -> None:
-        self.lit = time.monotonic()
+    def overview(self, tally: Tally) -> None:
+        """Takes the tally, at the beginning and whenever it has changed."""
+
+    def tick(self) -> None:
+        """Is called about twice a second while other processes compute."""
+
+    def begin(self, label: str, steps: int, seeds: int, cells: int) -> None:
+        """Is called when this process begins to compute some cells together, or goes on with them."""
+
+    def step(self, step: int, loss: float) -> None:
+        """Is called when the cells that this process computes have reached a step."""
+
+
+class ProgressFile:
+    """A file in the store that says how far a job is, from entering the context until leaving it.
+
+    `runs` are the names of the job's cells, `records` the steps at which they are recorded, and `probe` is
+    the name of their training loss. Errors of the disk are left to those who store results.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        runs: Sequence[str],
+        label: str,
+        steps: int,
+        seeds: int,
+        records: Sequence[int] = (),
+        probe: str = "",
+    ) -> None:
+        self.path = store.path / WORK / f"{uuid.uuid4().hex}.json"
+        self.about: dict[str, Any] = {
+            "label": label, "runs": list(runs), "cells": len(runs), "seeds": seeds, "step": 0, "steps": steps,
+            "loss": None, "seconds_left": None, "records": list(records), "probe": probe,
+            "pid": os.getpid(), "since": _since(os.getpid()), "host": os.uname().nodename,
+        }  # fmt: skip
+        self.written = 0.0
+        self.first: tuple[float, int] | None = None
+
+    def __enter__(self) -> "ProgressFile":
+        self.write()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.path.unlink(missing_ok=True)
+
+    def step(self, step: int, loss: float) -> None:
+        """Notes the step that is reached, the loss, and the time left at the pace so far."""
+        now = time.monotonic()
+        if self.first is None:  # compiling came before, and does not count
+            self.first = (now, step)
+        began, start = self.first
+        if step > start:
+            self.about["seconds_left"] = (self.about["steps"] - step) * (now - began) / (step - start)
+        self.about |= {"step": step, "loss": loss if math.isfinite(loss) else None}
+        if now - self.written > EVERY_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Writes the file."""
+        self.written = time.monotonic()
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(exist_ok=True)
             temporary = self.path.with_suffix(".tmp")
@@ -97,8 +127,8 @@ class Beacon(Watcher):
             temporary.replace(self.path)
 
 
-def burning(store: Store) -> list[dict[str, Any]]:
-    """What is being computed on the store; what was left by processes that died is put out."""
+def jobs_in_progress(store: Store) -> list[dict[str, Any]]:
+    """What the progress files of a store say; files of processes that died are removed."""
     found = []
     for path in sorted((store.path / WORK).glob("*.json")):
         with contextlib.suppress(OSError, ValueError):
@@ -111,7 +141,7 @@ def burning(store: Store) -> list[dict[str, Any]]:
 
 
 def _alive(about: dict[str, Any], age: float) -> bool:
-    """Whether a process still runs; on other machines, whether it has said so of late."""
+    """Whether the process of a file still runs; on another machine, whether it wrote the file lately."""
     if about["host"] != os.uname().nodename:
         return age < STALE_SECONDS
     try:
@@ -124,7 +154,7 @@ def _alive(about: dict[str, Any], age: float) -> bool:
 
 
 def _since(pid: int) -> str:
-    """When a process began, in its system's own ticks; nothing where the system does not tell."""
+    """When a process began, in ticks of the system; empty where the system does not say."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:

@@ -1,17 +1,21 @@
-"""Performing: computes and stores what the cells of a task lack.
+"""The worker: computes a job and stores its cells, in this process or in one that takes jobs from a pool.
 
-Whoever performs a task holds the lock of each of its cells: cells that another process works on are left to
-it, cells that it has finished are not computed again, and what a killed process left is taken up. Seeds that
-would not fit the memory together are computed and stored in blocks.
+A job holds the lock of each of its cells. Cells that another process holds are left to it, cells that it has
+finished are not computed again, and checkpoints that a killed process left are taken up. Seeds that do not
+fit the memory together are computed and stored in blocks.
 """
 
 import contextlib
 import functools
+import os
+import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import xarray as xr
@@ -19,63 +23,61 @@ import xarray as xr
 from descentlab.engine import Checkpoint, Settings, System, make_room, rollouts
 from descentlab.errors import StoreError
 from descentlab.papers import Paper, load
-from descentlab.running._plan import MOST_BYTES, Result, Task, code_of, identify, label
-from descentlab.running._progress import Beacon, Watcher
+from descentlab.running._plan import MOST_BYTES, Job, Result, code_of, identify, label
+from descentlab.running._progress import Progress, ProgressFile
 from descentlab.store import Busy, Store, provenance
+
+KEEP_SECONDS = 5.0  # between two checkpoints
 
 
 def perform(
-    task: Task,
-    store: Store,
-    watcher: Watcher | None = None,
-    *,
-    wait: bool = False,
-    catch: bool = True,
-    keep_every: float = 5.0,
-) -> list[Result]:
-    """Computes and stores what the cells of a task lack.
+    job: Job, store: Store, progress: Progress | None = None, *, catch: bool = True
+) -> Iterator[Result]:
+    """Computes and stores what the cells of a job lack; yields the result of each cell as it comes.
 
-    A cell that another process holds is left to it, or waited for (`wait`). A cell that raises is recorded
-    as failed and the others go on (`catch`), or its error is raised. Errors of the store are always raised.
+    A cell that another process holds is busy. A cell that raises is recorded as failed and the others go on;
+    with `catch=False` its error is raised instead. Errors of the store are always raised.
     """
-    if len(task.presets) > 1 and not task.room:
-        options: Any = {"wait": wait, "catch": catch, "keep_every": keep_every}
-        alone = [replace(task, presets=(preset,)) for preset in task.presets]
-        return [result for one in alone for result in perform(one, store, watcher, **options)]
-    paper, watcher = load(task.paper), watcher or Watcher()
-    names = {preset: identify(paper, preset) for preset in task.presets}
-
-    def waiting(name: str) -> None:
-        if wait:
-            watcher.say(f"waiting for another process that works on {name}")
-
-    def lacks(preset: Settings) -> bool:
-        return store.seeds(names[preset]) < task.seeds
-
-    results: dict[Settings, Result] = {}
+    if len(job.presets) > 1 and not job.room:
+        for preset in job.presets:
+            yield from perform(replace(job, presets=(preset,)), store, progress, catch=catch)
+        return
+    paper = load(job.paper)
+    names = {preset: identify(paper, preset) for preset in job.presets}
+    todo: list[Settings] = []
     with contextlib.ExitStack() as held:
-        # In the order of names: who waits for some while holding others must not be waited for.
-        for preset in sorted(filter(lacks, task.presets), key=lambda p: names[p]):
+        for preset, name in names.items():
             try:
-                held.enter_context(store.lock(names[preset], partial(waiting, names[preset]), wait))
+                held.enter_context(store.lock(name, wait=False))
+                todo.append(preset)
             except Busy:
-                results[preset] = Result(preset, "busy")
-        while lacking := [p for p in task.presets if p not in results and lacks(p)]:
-            seeds, alike, resume = _next_block(lacking, names, store, task.seeds)
-            most, room = _together(paper, alike, task.seeds - task.first), task.room
-            if most < task.seeds - task.first:
+                yield Result(preset, "busy")
+        while todo:
+            lacking = [preset for preset in todo if store.seeds(names[preset]) < job.seeds]
+            for preset in todo:
+                if preset not in lacking:
+                    yield Result(preset, "done")
+            todo = lacking
+            if not todo:
+                break
+            seeds, cells, resume = _next_block(todo, names, store, job.seeds)
+            most, room = _seeds_at_once(paper, cells, job.seeds - job.first), job.room
+            if most < job.seeds - job.first:
                 # The last block is filled up to the size of the others, whose program then serves it too.
-                seeds, room = seeds if resume else seeds[:most], len(alike) * most
-            block = _Block(paper, alike, seeds, resume, room, names, store, keep_every)
-            beacon = Beacon(store, [names[p] for p in alike], watcher)
-            results |= {one.preset: one for one in block.perform(beacon, catch)}
-    return [results.get(p) or Result(p, "done") for p in task.presets]
+                seeds, room = seeds if resume else seeds[:most], len(cells) * most
+            block = _Block(paper, cells, seeds, resume, room, names, store)
+            failed = block.perform(progress or Progress(), catch)
+            yield from failed
+            todo = [preset for preset in todo if preset not in {result.preset for result in failed}]
 
 
 def _next_block(
     lacking: list[Settings], names: Mapping[Settings, str], store: Store, seeds: int
 ) -> tuple[range, list[Settings], Checkpoint | None]:
-    """The first cell with those that stand where it stands: their seeds, and a checkpoint of them all."""
+    """The next batch: unfinished cells that share the first one's seed range and resume step.
+
+    Returns the seeds, the cells, and a checkpoint of all cells if they have one.
+    """
     found: dict[tuple[range, int], dict[Settings, Checkpoint | None]] = {}
     for preset in lacking:
         have = store.seeds(names[preset])
@@ -85,18 +87,18 @@ def _next_block(
         else:
             checkpoint = Checkpoint.from_arrays(kept[1])
             found.setdefault((kept[0], checkpoint.step), {})[preset] = checkpoint
-    (own, _), cells = next(iter(found.items()))
+    (missing, _), cells = next(iter(found.items()))
     parts = [part for part in cells.values() if part is not None]
-    return own, list(cells), Checkpoint.join(parts) if parts else None
+    return missing, list(cells), Checkpoint.join(parts) if parts else None
 
 
-def _together(paper: Paper, cells: Sequence[Settings], seeds: int) -> int:
-    """How many of so many seeds are computed at once: all, or even blocks that fit the memory together."""
+def _seeds_at_once(paper: Paper, cells: Sequence[Settings], seeds: int) -> int:
+    """How many of `seeds` seeds are computed at once: all, or even blocks that fit the memory."""
     preset = cells[0]
     try:
         each = len(cells) * _bytes_of_a_row(paper.system_of(preset), preset, len(paper.records(preset)))
     except Exception:
-        return seeds  # it raises again where a cell is computed, and is recorded as its error
+        return seeds  # the error comes again where the cell is computed, and is recorded there
     fitting = max(1, MOST_BYTES // max(each, 1))
     return -(-seeds // -(-seeds // fitting))
 
@@ -108,7 +110,7 @@ def _bytes_of_a_row(system: System, preset: Settings, records: int) -> int:
 
 @dataclass(frozen=True)
 class _Block:
-    """Some seeds of cells that stand at the same step."""
+    """Some seeds of cells that continue from the same step."""
 
     paper: Paper
     presets: Sequence[Settings]
@@ -117,15 +119,16 @@ class _Block:
     room: int
     names: Mapping[Settings, str]
     store: Store
-    keep_every: float
 
-    def perform(self, watcher: Watcher, catch: bool) -> list[Result]:
-        """Computes and stores the block; the cells that failed. If the block raises, cells run one by one."""
+    def perform(self, progress: Progress, catch: bool) -> list[Result]:
+        """Computes and stores the block; returns the cells that failed.
+
+        If the block raises, its cells are computed one by one to find those that fail.
+        """
         try:
-            self._store(*compute(
-                self.paper, self.presets, self.seeds, watcher, room=self.room, resume=self.resume,
-                keep=self._keep, keep_every=self.keep_every,
-            ))  # fmt: skip
+            datasets, seconds = self._compute(progress)
+            for preset, data in zip(self.presets, datasets, strict=True):
+                absorb(self.paper, preset, data, seconds / len(self.presets), self.store)
         except StoreError:
             raise
         except Exception as error:
@@ -133,21 +136,41 @@ class _Block:
                 raise
             if len(self.presets) == 1:
                 return [self._fail(error)]
-            return [one for i in range(len(self.presets)) for one in self._alone(i).perform(watcher, catch)]
+            return [one for i in range(len(self.presets)) for one in self._alone(i).perform(progress, catch)]
         return []
 
+    def _compute(self, progress: Progress) -> tuple[list[xr.Dataset], float]:
+        preset, words = self.presets[0], label(self.paper.name, self.presets)
+        steps: int = preset.steps  # type: ignore[attr-defined]
+        if self.resume:
+            progress.say(f"{words} goes on at step {self.resume.step}")
+        progress.begin(words, steps, len(self.seeds), len(self.presets))
+        runs, records = [self.names[p] for p in self.presets], self.paper.records(preset)
+        probe = self.paper.system_of(preset).loss
+        with ProgressFile(
+            self.store, runs, words, steps, len(self.seeds), [int(step) for step in records], probe
+        ) as file:
+
+            def watch(step: int, loss: float) -> None:
+                file.step(step, loss)
+                progress.step(step, loss)
+
+            return compute(
+                self.paper, self.presets, self.seeds, room=self.room, resume=self.resume, watch=watch,
+                keep=self._keep, keep_every=KEEP_SECONDS,
+            )  # fmt: skip
+
     def _alone(self, i: int) -> "_Block":
-        part = self.resume and self.resume.rows(slice(i * len(self.seeds), (i + 1) * len(self.seeds)))
+        part = self.resume and self.resume.rows(self._rows(i))
         return replace(self, presets=[self.presets[i]], resume=part, room=0)
+
+    def _rows(self, i: int) -> slice:
+        """The rows of cell i."""
+        return slice(i * len(self.seeds), (i + 1) * len(self.seeds))
 
     def _keep(self, checkpoint: Checkpoint) -> None:
         for i, preset in enumerate(self.presets):
-            part = checkpoint.rows(slice(i * len(self.seeds), (i + 1) * len(self.seeds)))
-            self.store.keep(self.names[preset], self.seeds, part.arrays())
-
-    def _store(self, datasets: Sequence[xr.Dataset], seconds: float) -> None:
-        for preset, data in zip(self.presets, datasets, strict=True):
-            absorb(self.paper, preset, data, seconds / len(self.presets), self.store)
+            self.store.keep(self.names[preset], self.seeds, checkpoint.rows(self._rows(i)).arrays())
 
     def _fail(self, error: Exception) -> Result:
         words = f"{type(error).__name__}: {error}"
@@ -158,31 +181,17 @@ class _Block:
 
 
 def compute(
-    paper: Paper, presets: Sequence[Settings], seeds: range, watcher: Watcher, **further: Any
+    paper: Paper, presets: Sequence[Settings], seeds: range, **further: Any
 ) -> tuple[list[xr.Dataset], float]:
-    """Some seeds of cells of one shape, and the seconds it took."""
+    """The trajectories of `seeds` of cells of one shape, and the seconds it took; see `rollouts`."""
     make_room()
-    if resume := further.get("resume"):
-        watcher.say(f"{label(paper.name, presets)} goes on at step {resume.step}")
-    steps: int = presets[0].steps  # type: ignore[attr-defined]
-    watcher.begin(label(paper.name, presets), steps, len(seeds), len(presets))
-    system, records = paper.system_of(presets[0]), paper.records(presets[0])
-    watcher.recorded([int(step) for step in records], system.loss)
     began = time.monotonic()
-    try:
-        data = rollouts(
-            system, presets, seeds, records,
-            watch=lambda progress: watcher.progress(progress.step, progress.loss), **further,
-        )  # fmt: skip
-    except BaseException:
-        watcher.drop()
-        raise
-    watcher.end()
+    data = rollouts(paper.system_of(presets[0]), presets, seeds, paper.records(presets[0]), **further)
     return data, time.monotonic() - began
 
 
 def absorb(paper: Paper, preset: Settings, fresh: xr.Dataset, seconds: float, store: Store) -> None:
-    """Stores further seeds of a run; the caller holds its lock."""
+    """Adds further seeds to a run of the store; the caller holds its lock."""
     name = identify(paper, preset)
     data, manifest = store.read(name), store.manifest(name) or {}
     first, last = int(fresh["seed"][0]), int(fresh["seed"][-1]) + 1
@@ -193,3 +202,33 @@ def absorb(paper: Paper, preset: Settings, fresh: xr.Dataset, seconds: float, st
     }  # fmt: skip
     store.write(name, fresh if data is None else xr.concat([data, fresh], "seed"), about)
     store.drop(name, last)
+
+
+def serve(descriptor: int) -> None:
+    """Takes jobs from a connection and sends results back, until the caller is gone.
+
+    After the results of a job comes None, or an error of the store.
+    """
+    os.dup2(2, 1)  # what is printed here must not come between the caller's results
+    caller = Connection(descriptor)
+    orders: deque[tuple[Job, Path]] = deque()
+    arrived = threading.Semaphore(0)
+
+    def listen() -> None:
+        while True:
+            try:
+                orders.append(caller.recv())
+            except (EOFError, OSError):
+                os._exit(1)  # the store is consistent at any moment
+            arrived.release()
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        arrived.acquire()
+        job, path = orders.popleft()
+        try:
+            for result in perform(job, Store(path)):
+                caller.send(result)
+            caller.send(None)
+        except StoreError as error:
+            caller.send(error)

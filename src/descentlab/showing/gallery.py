@@ -8,7 +8,7 @@ from descentlab import running
 from descentlab.drawing import save, width
 from descentlab.engine import Settings
 from descentlab.papers import Figure, Paper, Table
-from descentlab.running import Fleet, Watcher
+from descentlab.running import Pool, Progress
 from descentlab.store import Store, write_entry, writing
 
 Wanted = tuple[Paper, Settings, Figure]
@@ -21,14 +21,17 @@ def draw(
     out: Path,
     format: str = "pdf",
     inches: float | None = None,
-    watcher: Watcher | None = None,
-    fleet: Fleet | None = None,
+    pool: Pool | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[Path]:
-    """Draws figures into a folder, as PAPER_FIGURE.FORMAT, at most so wide; what the store lacks is run."""
+    """Draws figures into a folder, as PAPER_FIGURE.FORMAT, at most `inches` wide; yields their paths.
+
+    Runs that the store lacks are made.
+    """
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     for paper, preset, figure in wanted:
-        runs = running.gather(paper, preset, [figure], seeds, store, watcher, fleet)
+        runs = running.gather(paper, preset, [figure], seeds, store, pool=pool, progress=progress)
         with width(inches):
             canvas = figure.draw(**running.datasets(figure, preset, runs))
         buffer = BytesIO()

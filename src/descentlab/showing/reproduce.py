@@ -8,9 +8,9 @@ from descentlab.atlas import Atlas, as_text
 from descentlab.engine import Settings
 from descentlab.judging import Outcome
 from descentlab.papers import FEWEST_SEEDS, Paper, load, names
-from descentlab.running import Fleet
+from descentlab.running import Pool, Progress
 from descentlab.showing.report import Section, write
-from descentlab.showing.terminal import Overview, print_verdicts
+from descentlab.showing.terminal import Display, print_verdicts
 from descentlab.store import Store
 
 
@@ -20,25 +20,24 @@ def reproduce(
     seeds: int,
     store: Path | None,
     out: Path,
-    fleet: Fleet | None = None,
+    pool: Pool | None = None,
     atlas: bool = False,
 ) -> tuple[Path, bool]:
     """The report's path, and whether any verdict is BROKEN. What the store holds is not computed again."""
     here, sections = Store(store), []
-    with Overview(here) as view:
+    with Display(here, forecast=True) as display:
         for paper, preset in chosen:
             along = {name: paper.preset(name) for name in paper.along_with.get(scale, ())}
             for name, own in ({scale: preset} | along).items():
-                view.plan(paper, running.needed(own, needs(paper, name)), seeds)
-                sections.append(section(paper, name, own, seeds, here, view, fleet))
-        found = crossed.survey(seeds, here, view, fleet) if atlas else None
+                sections.append(section(paper, name, own, seeds, here, pool=pool, progress=display))
+        found = crossed.survey(seeds, here, pool=pool, progress=display) if atlas else None
     return finish(sections, out, found)
 
 
 def report(store: Path | None, out: Path) -> tuple[Path, bool] | None:
     """The same for all that the store holds whole, training nothing; None where that is nothing."""
     here, sections = Store(store), []
-    watcher = Overview(here)
+    display = Display(here)
     for paper in (load(name) for name in names()):
         shown: set[Settings] = set()
         for scale, preset in paper.presets.items():
@@ -47,15 +46,15 @@ def report(store: Path | None, out: Path) -> tuple[Path, bool] | None:
                 continue  # a study of runs that an earlier section has
             held = [here.seeds(running.identify(paper, p)) for p in wanted]
             if all(held):
-                sections.append(section(paper, scale, preset, min(held), here, watcher))
+                sections.append(section(paper, scale, preset, min(held), here, progress=display))
                 shown.update(wanted)
             elif any(held):
                 lacking = (
                     f"{held.count(0)} of {len(held)} runs of {paper.name} at {scale} are not in the store"
                 )
-                watcher.say(f"{lacking}; `descentlab reproduce {paper.name} --scale {scale}` makes them")
+                display.say(f"{lacking}; `descentlab reproduce {paper.name} --scale {scale}` makes them")
     seeds = crossed.held(here)
-    atlas = crossed.survey(seeds, here, watcher) if seeds >= FEWEST_SEEDS else None
+    atlas = crossed.survey(seeds, here, progress=display) if seeds >= FEWEST_SEEDS else None
     return finish(sections, out, atlas) if sections or atlas else None
 
 
@@ -70,11 +69,12 @@ def section(
     preset: Settings,
     seeds: int,
     store: Store,
-    view: Overview,
-    fleet: Fleet | None = None,
+    *,
+    pool: Pool | None = None,
+    progress: Progress | None = None,
 ) -> Section:
     """One paper at one preset, judged."""
-    runs = running.gather(paper, preset, needs(paper, scale), seeds, store, view, fleet)
+    runs = running.gather(paper, preset, needs(paper, scale), seeds, store, pool=pool, progress=progress)
     verdicts = running.verdicts(paper.claims_of(scale), preset, runs)
     return Section(paper, scale, preset, seeds, verdicts, runs)
 

@@ -4,164 +4,112 @@ import datetime
 import math
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from descentlab.running import Tally, View, burning, identify, label
+from descentlab.running import Progress, Tally, jobs_in_progress, label
 
 if TYPE_CHECKING:
-    from descentlab.engine import Settings
     from descentlab.judging import Verdict
-    from descentlab.papers import Paper
     from descentlab.store import Store
     from descentlab.sweeping import Sweep
 
-LONG_SECONDS = 120
-QUIET_SECONDS, RUN_QUIET_SECONDS = 10, 30  # between lines about a campaign, and about a run
-MANY_STEPS, MANY_DEAR_STEPS = 10**6, 10**4  # worth timing beforehand; dear ones go through data
-EARLY = 0.02  # of the work
+QUIET_SECONDS = 10  # between two lines where there is no terminal
+EARLY = 0.02  # of the work, before which no pace is shown
+BAR_WIDTH = 16
 
 
-S = TypeVar("S", bound="_Screen")
+class Display(Progress):
+    """Progress on standard error: a live table with a bar for each job on a terminal, elsewhere lines.
 
+    The table is drawn by a thread, from what the store says of jobs in progress: so it moves also while this
+    process computes or compiles, and shows jobs of other processes.
+    """
 
-class _Screen(View):
-    """A display on standard error that moves if that is a terminal."""
-
-    def __init__(self) -> None:
+    def __init__(self, store: "Store", forecast: bool = False) -> None:
+        self.store, self.forecast = store, forecast
+        self.tally: Tally | None = None
+        self.shown = (0.0, False)  # the tally that the last line was about, and whether it was the end
+        self.spoke = 0.0
         self.console = Console(file=sys.stderr)
-        self.display: Progress | Live
+        self.live = Live(
+            get_renderable=self.table, console=self.console, transient=True, refresh_per_second=2,
+            # What is printed meanwhile must not go to standard error, unless it would tear the table.
+            redirect_stdout=sys.stdout.isatty(),
+        )  # fmt: skip
 
-    def __enter__(self: S) -> S:
+    def __enter__(self) -> "Display":
         if self.console.is_terminal:
-            self.display.start()
+            self.live.start()
         return self
 
     def __exit__(self, kind: object, *exception: object) -> None:
-        self.display.stop()
+        self.live.stop()
         if kind is KeyboardInterrupt:
             self.say("stopped; the same command goes on from here")
 
     def say(self, message: str) -> None:
-        """A line on standard error."""
+        """Prints a line on standard error."""
         self.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
-    def foretell(self, paper: "Paper", missing: "list[Settings]", seeds: int) -> None:
-        """Says about how long training takes here, where that is long."""
-        from descentlab.engine import seconds_per_step
+    def overview(self, tally: Tally) -> None:
+        """Shows the tally; without a terminal, a line at the beginning and at the end."""
+        self.tally = tally
+        self.tick()
 
-        work = sum(p.steps for p in missing)  # type: ignore[attr-defined]
-        system = paper.system_of(missing[0])
-        if work * seeds < (MANY_STEPS if system.data is None else MANY_DEAR_STEPS):
+    def step(self, step: int, loss: float) -> None:
+        """Without a terminal, prints a line if the last one is old."""
+        self.tick()
+
+    def tick(self) -> None:
+        """Without a terminal, prints a line if the last one is old."""
+        if self.console.is_terminal or self.tally is None:
             return
-        if not system.divisible(missing[0]):
-            return  # a flow chooses its own steps
-        system.require(missing[0])
-        self.say(f"timing {label(paper.name, missing[:1])} ...")
-        seconds = work * seconds_per_step(system, missing[0], seeds)
-        if seconds > LONG_SECONDS:
-            self.say(f"about {span(seconds)} of training on this machine; a stop loses a few seconds")
+        shown = (self.tally.began, self.tally.left == 0)
+        late = self.tally.left > 0 and time.monotonic() - self.spoke > QUIET_SECONDS
+        if late or shown != self.shown:
+            self.shown, self.spoke = shown, time.monotonic()
+            jobs = self._jobs(self.tally)
+            words = [progress_of(self.tally, jobs, time.monotonic() - self.tally.began)]
+            if len(jobs) == 1:
+                words += [f"step {jobs[0]['step']} of {jobs[0]['steps']}", _loss(jobs[0])]
+            self.say(", ".join(filter(None, words)))
+
+    def table(self) -> Group | Text:
+        """The tally in a line, and a bar for each job in progress."""
+        if self.tally is None:
+            return Text()
+        jobs = self._jobs(self.tally)
+        bars = Table.grid(padding=(0, 1))
+        for job in jobs:
+            left = job["seconds_left"]
+            bars.add_row(
+                Text(job["label"]),
+                ProgressBar(total=job["steps"], completed=job["step"], width=BAR_WIDTH),
+                Text(f"{job['step']}/{job['steps']}"),
+                Text(_loss(job)),
+                Text("" if left is None else f"{datetime.timedelta(seconds=round(left))} left"),
+            )
+        return Group(Text(progress_of(self.tally, jobs, time.monotonic() - self.tally.began)), bars)
+
+    def _jobs(self, tally: Tally) -> list[dict[str, Any]]:
+        """The jobs in progress that compute cells of the tally, in any process."""
+        return [job for job in jobs_in_progress(self.store) if tally.runs.intersection(job["runs"])]
 
 
-class Bars(_Screen):
-    """A bar a run on a terminal, elsewhere a line now and then; everywhere a line when a run is whole."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.display = self.bars = Progress(
-            TextColumn("{task.description}"), BarColumn(),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"), TextColumn("loss {task.fields[loss]:.3g}"),
-            TimeRemainingColumn(),
-            console=self.console, transient=True,
-        )  # fmt: skip
-        self.task: TaskID | None = None
-        self.label, self.steps, self.began, self.told = "", 0, 0.0, 0.0
-
-    def begin(self, label: str, steps: int, seeds: int, cells: int = 1) -> None:
-        """A new bar."""
-        self.label, self.steps = f"{label} ({seeds} seeds)", steps
-        self.began = self.told = time.monotonic()
-        if self.console.is_terminal:
-            self.task = self.bars.add_task(self.label, total=steps, loss=float("nan"))
-
-    def progress(self, step: int, loss: float) -> None:
-        """Moves the bar."""
-        if self.task is not None:
-            self.bars.update(self.task, completed=step, loss=loss)
-        elif time.monotonic() - self.told > RUN_QUIET_SECONDS:
-            self.told = time.monotonic()
-            self.say(f"{self.label} step {step} of {self.steps}, loss {loss:.3g}")
-
-    def drop(self) -> None:
-        """Removes the bar."""
-        if self.task is not None:
-            self.bars.remove_task(self.task)
-            self.task = None
-
-    def end(self) -> None:
-        """Removes the bar and leaves a line."""
-        self.drop()
-        self.say(f"{self.label} {time.monotonic() - self.began:.1f} s")
+def _loss(job: dict[str, Any]) -> str:
+    return "" if job["loss"] is None else f"loss {job['loss']:.3g}"
 
 
-class Overview(_Screen):
-    """A live table of a sweep on a terminal; elsewhere a line now and then."""
+def progress_of(tally: Tally, running: list[dict[str, Any]], seconds: float) -> str:
+    """A tally in one line: cells in the store, done, failed, running and left; pace and time left.
 
-    def __init__(self, store: "Store") -> None:
-        super().__init__()
-        self.store, self.told, self.news = store, 0.0, (0.0, False)
-        self.display = self.live = Live(console=self.console, transient=True, auto_refresh=False)
-
-    def overview(self, tally: "Tally") -> None:
-        """Draws the table again; elsewhere a line at the beginning, at the end, and every ten seconds."""
-        running = [one for one in burning(self.store) if tally.runs.intersection(one["runs"])]
-        words = progress_of(tally, running, time.monotonic() - tally.began)
-        if self.console.is_terminal:
-            table = Table(box=None, pad_edge=False, show_header=False)
-            table.add_row(words)
-            for one in running:
-                loss = "" if one["loss"] is None else f"  loss {one['loss']:.3g}"
-                table.add_row(
-                    Text(f"  {one['label']}  {one['step']}/{one['steps']}{loss}  {one['host']}:{one['pid']}"),
-                    ProgressBar(total=one["steps"], completed=one["step"], width=24),
-                )
-            self.live.update(table, refresh=True)
-            return
-        late = tally.left > 0 and time.monotonic() - self.told > QUIET_SECONDS
-        news = (tally.began, tally.left == 0)
-        if late or news != self.news:
-            self.told, self.news = time.monotonic(), news
-            self.say(words)
-
-    def plan(self, paper: "Paper", presets: "list[Settings]", seeds: int) -> None:
-        """Says beforehand what is to be done and, for long work, about how long it takes."""
-        missing = [p for p in presets if self.store.seeds(identify(paper, p)) < seeds]
-        self.say(f"{paper.name}: {len(presets)} runs, {len(presets) - len(missing)} of them in the store")
-        if missing:
-            self.foretell(paper, missing, seeds)
-
-
-def span(seconds: float) -> str:
-    """A long time in words.
-
-    >>> span(600), span(4e4), span(9e5)
-    ('10 minutes', '11 hours', '10 days')
-    """
-    units = (("days", 86_400), ("hours", 3600), ("minutes", 60))
-    unit, length = next((one for one in units if seconds >= 2 * one[1]), units[-1])
-    return f"{seconds / length:.0f} {unit}"
-
-
-def progress_of(tally: "Tally", running: list[dict[str, Any]], seconds: float) -> str:
-    """A sweep in one line: cells in the store, done, failed, running and left; pace and time left.
-
-    Work is counted in cells, running ones by the share of their steps.
+    Work is counted in cells, of running ones the share of their steps.
     """
     begun = sum(one["cells"] * one["step"] / max(one["steps"], 1) for one in running)
     work = min(tally.done + begun, tally.done + tally.left)
@@ -170,7 +118,7 @@ def progress_of(tally: "Tally", running: list[dict[str, Any]], seconds: float) -
         f"{len(tally.failed)} failed", f"{sum(one['cells'] for one in running)} running",
         f"{tally.left} to go",
     ]  # fmt: skip
-    # While programs are compiled nothing moves, and no pace could be told.
+    # While programs are compiled no step is taken, so there is no pace.
     if work > EARLY * (tally.done + tally.left):
         words.append(f"{work / seconds:.3g} cells/s")
         if tally.left:

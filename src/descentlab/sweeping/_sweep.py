@@ -6,8 +6,8 @@
     result.exponents["training_loss"]["s"]
 
 Every cell of the grid is a run like any other, named by its content: what the store holds is not computed
-again. Cells that share a compiled program are computed together, as tasks of a fleet; a second process on
-the same store takes what the first has not begun.
+again. Cells that share a compiled program are computed together, as one job; a second process on the same
+store takes what the first has not begun.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import xarray as xr
 from descentlab.engine import Settings
 from descentlab.judging import Grid
 from descentlab.papers import Paper, load
-from descentlab.running import Fleet, Tally, View, work_through
+from descentlab.running import Pool, Processes, Progress, Tally, as_store, complete
 from descentlab.store import Store
 from descentlab.sweeping._axes import axes_of
 from descentlab.sweeping._axes import axis as axis
@@ -31,6 +31,7 @@ from descentlab.sweeping._axes import cells as cells
 from descentlab.sweeping._exponents import Fit
 from descentlab.sweeping._gather import as_json, exponents, harvest, save
 
+FEWEST_JOBS = 2  # for which workers are started: jobs of a sweep are large
 Exponents = Mapping[str, Mapping[str, Fit]]
 
 
@@ -88,14 +89,20 @@ def sweep(
     over: Sequence[Grid | str] | Mapping[str, Sequence[Grid]] = (),
     seeds: int = 8,
     store: Store | Path | str | None = None,
-    fleet: Fleet | None = None,
-    view: View | None = None,
+    pool: Pool | None = None,
+    progress: Progress | None = None,
     retry: bool = False,
 ) -> Sweep:
-    """Runs a preset over the product of some axes, or over several such grids, and gathers what comes of it.
+    """Runs a preset over the product of some axes, or over several such grids, and gathers the results.
 
-    The preset of a study brings its own grids. `fleet` performs the work: by default processes on this
-    machine, a core each.
+    **Arguments:**
+
+    - `paper`, `preset`: themselves, or their names.
+    - `over`: the axes; by default the grids of the study that `preset` names.
+    - `store`: a store or its path; by default the one that the command line uses.
+    - `pool`: who computes. By default worker processes on this machine, one for each core.
+    - `progress`: a display, for instance.
+    - `retry`: compute cells again that failed before.
     """
     paper = load(paper) if isinstance(paper, str) else paper
     if not over and isinstance(preset, str) and preset in paper.studies:
@@ -103,9 +110,9 @@ def sweep(
     base = paper.preset(preset) if isinstance(preset, str) else preset
     axes = axes_of(paper, over)
     grids, here = {name: cells(base, own) for name, own in axes.items()}, as_store(store)
-    tally = work_through(
-        paper, [p for grid in grids.values() for p in grid.flat], seeds, here, fleet, view, retry
-    )
+    presets = [preset for grid in grids.values() for preset in grid.flat]
+    pool = pool or Processes(fewest=FEWEST_JOBS)
+    tally = complete(paper, presets, seeds, here, pool=pool, progress=progress, retry=retry)
     found = {name: harvest(paper, axes[name], grids[name], seeds, here, tally.failed) for name in grids}
     fits = _merged({name: exponents(data) for name, data in found.items()})
     return Sweep(found, fits, save(found, fits, here), tally)
@@ -121,11 +128,6 @@ def _merged(grids: Mapping[str, Exponents]) -> dict[str, dict[str, Fit]]:
                 full = name if settings.count(name) == 1 else f"{grid}.{name}"
                 merged.setdefault(quantity, {})[full] = fit
     return merged
-
-
-def as_store(store: Store | Path | str | None) -> Store:
-    """A store, given itself or by its path."""
-    return store if isinstance(store, Store) else Store(store)
 
 
 def _diverged(data: xr.Dataset) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a store knows just now: tasks from its beacons, curves from checkpoints and stored runs."""
+"""What a store knows just now: jobs from its progress files, curves from checkpoints and stored runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from descentlab.drawing import colour_scale
 from descentlab.engine import Checkpoint
 from descentlab.errors import StoreError
-from descentlab.running import burning
+from descentlab.running import jobs_in_progress
 from descentlab.store import Store
 
 RECENT = 12
@@ -21,7 +21,8 @@ RECENT = 12
 
 def state(store: Store) -> dict[str, Any]:
     """What is being computed, and what was stored last."""
-    running = [{k: v for k, v in one.items() if k not in ("since", "records")} for one in burning(store)]
+    jobs = jobs_in_progress(store)
+    running = [{k: v for k, v in job.items() if k not in ("since", "records")} for job in jobs]
     found = list(store.path.glob("*/run.json")) if store.path.exists() else []
     latest = sorted(found, key=_written, reverse=True)[:RECENT]
     settings = [_settings(path) for path in latest]
@@ -69,7 +70,7 @@ class Curves:
 
     def _stamp(self, name: str) -> Any:
         """Changes when a file of the run does, or when its computing begins or ends."""
-        busy = [one["pid"] for one in burning(self.store) if name in one["runs"]]
+        busy = [job["pid"] for job in jobs_in_progress(self.store) if name in job["runs"]]
         if name not in self.store.ids():
             return (busy, []) if busy else None
         return busy, sorted((path.name, _written(path)) for path in self.store.folder(name).iterdir())
@@ -86,9 +87,9 @@ def run(store: Store, name: str) -> dict[str, Any] | None:
     """The curves of a run so far, and its first matrix at the last record; None where there are none yet."""
     if name not in store.ids():
         return None
-    for one in burning(store):
-        if name in one["runs"] and "records" in one:
-            return _unfinished(store, name, one)
+    for job in jobs_in_progress(store):
+        if name in job["runs"]:
+            return _unfinished(store, name, job)
     try:
         data = store.read(name)
     except StoreError:

@@ -1,0 +1,41 @@
+"""Forecasts: how much there is to do, and about how long training takes on this machine."""
+
+from collections.abc import Sequence
+
+from descentlab.engine import Settings, seconds_per_step
+from descentlab.papers import Paper
+from descentlab.running._plan import label
+from descentlab.running._progress import Progress
+
+LONG_SECONDS = 120  # of training, which are worth a message
+MANY_STEPS, MANY_DATA_STEPS = 10**6, 10**4  # which are worth timing beforehand; the latter go through data
+
+
+def announce(paper: Paper, cells: int, missing: Sequence[Settings], seeds: int, progress: Progress) -> None:
+    """Says how many of the cells are missing and, if computing them is long, about how long it takes."""
+    runs = "1 run" if cells == 1 else f"{cells} runs"
+    progress.say(f"{paper.name}: {runs}, {cells - len(missing)} of them in the store")
+    if not missing:
+        return
+    system = paper.system_of(missing[0])
+    steps = sum(preset.steps for preset in missing)  # type: ignore[attr-defined]
+    if steps * seeds < (MANY_STEPS if system.data is None else MANY_DATA_STEPS):
+        return
+    if not system.divisible(missing[0]):
+        return  # a flow chooses its steps
+    system.require(missing[0])
+    progress.say(f"timing {label(paper.name, missing[:1])} ...")
+    seconds = steps * seconds_per_step(system, missing[0], seeds)
+    if seconds > LONG_SECONDS:
+        progress.say(f"about {span(seconds)} of training on this machine; a stop loses a few seconds")
+
+
+def span(seconds: float) -> str:
+    """A long time in words.
+
+    >>> span(600), span(4e4), span(9e5)
+    ('10 minutes', '11 hours', '10 days')
+    """
+    units = (("days", 86_400), ("hours", 3600), ("minutes", 60))
+    unit, length = next((one for one in units if seconds >= 2 * one[1]), units[-1])
+    return f"{seconds / length:.0f} {unit}"
