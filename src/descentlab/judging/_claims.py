@@ -52,8 +52,8 @@ class Mutant:
     """A change that the claim must refute: of the preset, of single runs, or of the recorded data."""
 
     name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     alter: Callable[[Datasets], Datasets] | None = None
 
 
@@ -131,7 +131,7 @@ class Theorem:
     link: str = ""
     assumes: tuple[Assumption, ...] = ()
     presets: tuple[str, ...] = ("quick", "paper")
-    claims: list[Claim] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list[Claim])
 
     def claim(
         self, *, predicts: Interval, margin: str, name: str = "", statement: str = "", **further: Any
@@ -145,8 +145,10 @@ class Theorem:
 
         def made(measure: Measure) -> Claim:
             said = statement or " ".join(inspect.cleandoc(measure.__doc__ or "").split("\n\n")[0].split())
-            common = {"cite": self.cite, "kind": self.kind, "bound": self.bound, "quote": self.quote,
-                      "link": self.link, "assumes": self.assumes, "presets": self.presets}  # fmt: skip
+            common: dict[str, Any] = {
+                "cite": self.cite, "kind": self.kind, "bound": self.bound, "quote": self.quote,
+                "link": self.link, "assumes": self.assumes, "presets": self.presets,
+            }  # fmt: skip
             claim = Claim(
                 name=name or getattr(measure, "__name__", ""), statement=said, measure=measure,
                 predicts=predicts, margin=margin, **(common | further),
@@ -208,10 +210,9 @@ class _Case:
         unmet = tuple(a.name for a in assumes if a.exact and not a.holds(preset))
         measured = {a.name: float(a.measured(preset)) for a in assumes if a.measured is not None}
         datasets = {next(iter(claim.runs)): data} if isinstance(data, xr.Dataset) else data
-        if not isinstance(datasets, Mapping) or not all(isinstance(d, xr.Dataset) for d in datasets.values()):
-            raise TypeError(
-                f"judge takes an xarray.Dataset, or a mapping from run names to such; got {data!r}."
-            )
+        parts: list[Any] = list(datasets.values()) if hasattr(datasets, "values") else [datasets]
+        if not all(isinstance(part, xr.Dataset) for part in parts):
+            raise TypeError(f"judge takes an xarray.Dataset, or datasets by names of runs; got {data!r}.")
         return cls(claim, _evidence(claim, datasets), unmet, measured)
 
     def significance(self) -> float:
@@ -220,7 +221,8 @@ class _Case:
         return significance(self.claim.predicts, self.evidence)
 
     def verdict(self, level: float, runs: Iterable[str]) -> Verdict:
-        claim, estimate, found = self.claim, self.evidence, {}
+        claim, estimate = self.claim, self.evidence
+        found: dict[str, Any] = {}
         if isinstance(estimate, str):
             said, reason = Outcome.BROKEN, estimate
         else:
@@ -260,7 +262,7 @@ def _evidence(claim: Claim, datasets: Datasets) -> Estimate | str:
             return f"{run} lacks dimension {' and '.join(lacking)}; it has {', '.join(dims) or '(none)'}"
         if "diverged_at" in datasets[run]:
             steps = datasets[run]["diverged_at"]
-            seeds = steps["seed"].values if "seed" in steps.coords else range(steps.size)
+            seeds = steps["seed"].values
             where = [
                 f"seed {seed} at step {step}"
                 for seed, step in zip(seeds, steps.values, strict=True)
@@ -282,7 +284,7 @@ def _evidence(claim: Claim, datasets: Datasets) -> Estimate | str:
 
 def _steps(runs: Sequence[xr.Dataset]) -> dict[str, tuple[float, float]]:
     """The steps that runs were tested on, first to last record; none where steps have no values."""
-    steps = [run["step"].values for run in runs if "step" in run.coords]
+    steps: list[Any] = [run["step"].values for run in runs if "step" in run.variables]
     if not steps:
         return {}
     return {"step": (float(min(own[0] for own in steps)), float(max(own[-1] for own in steps)))}

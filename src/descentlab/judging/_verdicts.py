@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from html import escape
-from typing import Any
+from typing import Any, cast
 
 from descentlab.judging._estimates import Estimate
 from descentlab.judging._intervals import Bounds, Interval
@@ -57,11 +57,11 @@ class Verdict:
     high: float = math.nan
     seeds: int = 0
     unmet: tuple[str, ...] = ()
-    range: Mapping[str, Bounds] = field(default_factory=dict)
+    range: Mapping[str, Bounds] = field(default_factory=dict[str, Bounds])
     runs: tuple[str, ...] = ()
     reason: str = ""
-    assumptions: Mapping[str, float] = field(default_factory=dict)
-    notes: Mapping[str, float] = field(default_factory=dict)
+    assumptions: Mapping[str, float] = field(default_factory=dict[str, float])
+    notes: Mapping[str, float] = field(default_factory=dict[str, float])
     kind: str = "ours"
 
     def as_json(self) -> dict[str, Any]:
@@ -147,8 +147,8 @@ def needs(predicts: Interval, estimate: Estimate, level: float) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item) for key, item in cast(Mapping[str, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item) for item in cast(list[Any], value)]
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

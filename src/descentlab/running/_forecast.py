@@ -18,7 +18,7 @@ def announce(paper: Paper, cells: int, missing: Sequence[Settings], seeds: int, 
     if not missing:
         return
     system = paper.system_of(missing[0])
-    steps = sum(preset.steps for preset in missing)  # type: ignore[attr-defined]
+    steps = sum(preset.steps for preset in missing)
     if steps * seeds < (MANY_STEPS if system.data is None else MANY_DATA_STEPS):
         return
     if not system.divisible(missing[0]):

@@ -141,7 +141,7 @@ class _Block:
 
     def _compute(self, progress: Progress) -> tuple[list[xr.Dataset], float]:
         preset, words = self.presets[0], label(self.paper.name, self.presets)
-        steps: int = preset.steps  # type: ignore[attr-defined]
+        steps: int = preset.steps
         if self.resume:
             progress.say(f"{words} goes on at step {self.resume.step}")
         progress.begin(words, steps, len(self.seeds), len(self.presets))

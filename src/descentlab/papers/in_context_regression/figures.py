@@ -238,8 +238,8 @@ def shifts(**runs: xr.Dataset) -> Canvas:
     sizes = np.array([float(setting(run, "N")) for run in grid])
     for name in SHIFTS:
         label, color, marker = SHIFT[name]
-        points(shifts, list(sizes), [error_under(name)(run) for run in grid], label, color, marker)
-    last = float(error_under("none")(grid[-1]).mean())
+        points(shifts, list(sizes), [error_under(name, run) for run in grid], label, color, marker)
+    last = float(error_under("none", grid[-1]).mean())
     shifts.plot(sizes, last / 2 * sizes[-1] / sizes, color=GREY, ls=DASHED, lw=0.9, label="slope $-1$")
     level = (setting(grid[0], "c") ** 2 - 1) ** 2
     shifts.axhline(level, color=GREY, ls=DOTTED, lw=0.9, label="$(c^2-1)^2$")
