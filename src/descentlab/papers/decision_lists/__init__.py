@@ -173,7 +173,7 @@ class Preset(Settings):
             along["sequences"] = ""
         if changes.keys() & DECIDE_LOSS:
             along["loss"] = ""
-        if changes.keys() & {"L"}:
+        if "L" in changes:
             along |= {"lists": "", "permutation": "", "probabilities": ""}
         if changes.get("algorithm") == "descent" and self.algorithm == "flow":
             along |= {"eta": DESCENT_ETA, "steps": min(self.steps, DESCENT_STEPS)}
@@ -403,18 +403,16 @@ def _logits_of_batch(w: Params, task: Any, tokens: Int[Array, "batch n"]) -> Flo
 
 def risk(w: Params, task: Task, samples: int | None = None) -> Float[Array, ""]:
     """The loss that is recorded: exact, or on the task's own evaluation sample (or a part of that size)."""
-    p = task.preset
-    if p.loss == "exact":
+    if task.preset.loss == "exact":
         return population_loss(w, task)
-    return batch_loss(w, task, sample(task.test, task, samples or p.samples))
+    return batch_loss(w, task, sample(task.test, task, samples or task.preset.samples))
 
 
 def error(w: Params, task: Task) -> Float[Array, ""]:
     """The share of positions that are misclassified: exact, or on the evaluation sample."""
-    p = task.preset
-    if p.loss == "exact":
+    if task.preset.loss == "exact":
         return population_error(w, task)
-    tokens, truth = sample(task.test, task, p.samples)
+    tokens, truth = sample(task.test, task, task.preset.samples)
     return 1 - jnp.mean(_right(_logits_of_batch(w, task, tokens), truth), dtype=w.V.dtype)
 
 
@@ -557,9 +555,7 @@ def probes(p: Preset) -> dict[str, Probe]:
             lambda w, task: disagreement(task)[0], "two such tokens and their deciders", "member", once=True
         )
     if p.algorithm == "flow":
-        found["hit"] = Probe(
-            lambda task, p, state: state.hit, "step of the first certified time; -1: none yet"
-        )
+        found["hit"] = lengths.HIT
     if p.step == "curvature":
         found["curvature"] = probe(
             lambda w, task: curvature(w, task, task.test), "largest eigenvalue of the Hessian"

@@ -292,11 +292,10 @@ def _by_linear_program(rule: Any, rounds: int = 10_000) -> Needed:
         if found:
             return Needed(False, V=V)
         counts = np.bincount(found.sequence, minlength=L).astype(float)
-        for rival in range(L):
-            if rival != found.right:
-                row = np.zeros((L, L))
-                row[rival], row[found.right] = counts, -counts
-                rows.append(row.ravel())
+        for rival in sorted(set(range(L)) - {found.right}):
+            row = np.zeros((L, L))
+            row[rival], row[found.right] = counts, -counts
+            rows.append(row.ravel())
         # The least largest entry, which has a solution of moderate size if there is any.
         cost = np.append(np.zeros(L * L), 1.0)
         bound = np.hstack([np.vstack([np.eye(L * L), -np.eye(L * L)]), -np.ones((2 * L * L, 1))])

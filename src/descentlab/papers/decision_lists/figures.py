@@ -117,11 +117,9 @@ def mark(ax: Axes, x: Any, y: float, run: xr.Dataset, color: Any, marker: str, a
     ax.plot(x, y, shape, color=color, mfc=color if known(run) == "exact" else "white", ms=4.5, mew=0.9)
 
 
-def explain(
-    ax: Axes, label: str, marker: str = "", line: Any = "none", color: Any = GREY, **options: Any
-) -> None:
+def explain(ax: Axes, label: str, marker: str = "", line: Any = "none", **options: Any) -> None:
     """An entry of the legend."""
-    ax.plot([], [], marker=marker, ls=line, color=color, label=label, **{"lw": 0.9, "ms": 4.5, **options})
+    ax.plot([], [], marker=marker, ls=line, label=label, **{"color": GREY, "lw": 0.9, "ms": 4.5, **options})
 
 
 # ---------------------------------------------------------------- the flow of W

@@ -33,7 +33,7 @@ def suffice(p: Any) -> bool:
     Only W is trained, so V = cP; a flow has one of the laws that are known, whose tokens are exchangeable.
     """
     exact = p.algorithm == "flow" and p.train == "attention" and not p.probabilities
-    return p.reduced and exact and not p.detail
+    return exact and p.reduced and not p.detail
 
 
 class Orbits(NamedTuple):
@@ -153,8 +153,7 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 def make_task(rule: Rule, p: Any) -> LengthTask:
     """What the flow of one weight per list entry needs of a task."""
-    delta, gamma = readings(rule)
-    most = longest(p)
+    (delta, gamma), most = readings(rule), longest(p)
     return LengthTask(
         p,
         Orbits(*map(jnp.asarray, orbits(p.L, p.n, p.law, most))),
@@ -247,6 +246,9 @@ def dynamics(task: LengthTask, p: Any) -> Dynamics:
     )  # fmt: skip
 
 
+HIT = Probe(lambda task, p, state: state.hit, "step of the first certified time; -1: none yet")
+
+
 def probes() -> dict[str, Probe]:
     """What is recorded."""
 
@@ -261,7 +263,7 @@ def probes() -> dict[str, Probe]:
         "certified": probe(certified, "1 if all sequences are certainly right", dtype=np.int8),
         "entry_weights": probe(lambda w, task: w, "W of other tokens and of each list entry, by length",
                                "length", "entry"),
-        "hit": Probe(lambda task, p, state: state.hit, "step of the first certified time; -1: none yet"),
+        "hit": HIT,
         "there": probe(lambda w, task: task.there, "whether lists of a length occur", "length",
                        dtype=np.int8, once=True),
         "c": probe(lambda w, task: task.c, "c of V = cP", once=True),

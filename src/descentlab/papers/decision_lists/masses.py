@@ -38,17 +38,12 @@ GAMMAS = ("token", "event", "token_squared", "rarest")
 def readings(rule: Any) -> tuple[Float[Array, " delta"], Float[Array, " gamma"]]:
     """Every reading of delta and of gamma for the law and the lists, in the order of DELTAS and GAMMAS."""
     p, M = rule.preset, rule.lists.shape[1]
-    tokens, entries = jnp.arange(p.L), jnp.arange(M)
-    if p.law == "distinct":
-        single = jnp.full(p.L, 1 / p.L)
-        table = jnp.asarray(_hypergeometric(p.L, p.n, M))
-    else:
-        single, table = jnp.asarray(chances(p)), jnp.zeros((1, 1))
+    tokens, entries, single = jnp.arange(p.L), jnp.arange(M), jnp.asarray(chances(p))
 
     def there(banned: Array, needed: Array) -> Array:
         """Pr(no banned and all needed tokens among the n - 1 others), for at most two needed ones."""
         if p.law == "distinct":
-            return table[jnp.sum(banned), jnp.sum(needed)]
+            return jnp.asarray(_hypergeometric(p.L, p.n, M))[jnp.sum(banned), jnp.sum(needed)]
         # Inclusion and exclusion over the needed tokens.
         rest = 1 - jnp.sum(jnp.where(banned, single, 0.0))
         both = jnp.sum(jnp.where(needed, single, 0.0))

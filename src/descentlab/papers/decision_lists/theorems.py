@@ -109,8 +109,7 @@ def hitting_times(run: xr.Dataset) -> np.ndarray:
 def log_slack(run: xr.Dataset, reading: str) -> float | None:
     """The least log10(bound / certified time) over seeds, for a reading of gamma.
 
-    A seed that is not certified by the end of the run has less than log10(bound / end). None if that says
-    nothing.
+    A seed that is not certified by the end has less than log10(bound / end). None if that says nothing.
     """
     bound = run["time_bound"].values[:, masses.GAMMAS.index(reading)]
     end = float(setting(run, "eta")) * float(run["step"].values[-1])
