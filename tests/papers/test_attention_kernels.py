@@ -20,7 +20,7 @@ from descentlab.errors import SettingError
 from descentlab.judging import Outcome
 from descentlab.papers import _registry as paper
 from descentlab.papers import attention_kernels as ak
-from descentlab.papers.attention_kernels import claims, model, runs, setting
+from descentlab.papers.attention_kernels import kernels, theorems
 from descentlab.running import _experiments as experiment
 from descentlab.store import Store
 
@@ -34,8 +34,8 @@ ODD = ak.Preset(N=3, n=4, D=5, d=2, H=3, value_scale=1.0, output_scale=2.0, step
 SEPARATING = ODD.replace(init="separating", H=4, train="q")
 
 make_task, loss_of, slope_of = (jax.jit(f) for f in (ak.make_task, ak.loss, ak.slope))
-outputs_of = jax.jit(model.outputs, static_argnums=3)
-floor_of = jax.jit(model.floor, static_argnums=4)
+outputs_of = jax.jit(kernels.outputs, static_argnums=3)
+floor_of = jax.jit(kernels.floor, static_argnums=4)
 
 
 @jax.jit
@@ -43,14 +43,14 @@ def measured(w: ak.Weights, task: ak.Task, p: ak.Preset) -> dict[str, Any]:
     """What is computed at some weights, and J_Q by differentiation."""
 
     def outputs(Q: Any) -> Any:
-        return model.outputs(w._replace(Q=Q), task.W_O, task.X, p.kernel).ravel()
+        return kernels.outputs(w._replace(Q=Q), task.W_O, task.X, p.kernel).ravel()
 
     return {
         "outputs": outputs(w.Q),
         "loss": ak.loss(w, task, p),
         "slope": ak.slope(w, task, p),
-        "B": model.features(w, task.X, p.kernel),
-        "J": model.query_jacobian(w, task.W_O, task.X, p.kernel),
+        "B": kernels.features(w, task.X, p.kernel),
+        "J": kernels.query_jacobian(w, task.W_O, task.X, p.kernel),
         "J by differentiation": jax.jacobian(outputs)(w.Q).reshape(p.N * p.n, -1),
         "beta": ak.beta(w, task, p),
         "gamma": ak.gamma(w, task, p),
@@ -135,7 +135,7 @@ def test_outputs_are_heads_concatenated_times_their_matrix(kernel: str):
     expected = plain_outputs(arrays(task.start), arrays(task), kernel)
     np.testing.assert_allclose(found["outputs"], expected.ravel(), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(found["loss"], 0.5 * np.sum((expected - task.y) ** 2), rtol=1e-12)
-    again = ak.predict(task, task.start, task.X[1:], kernel)
+    again = kernels.outputs(task.start, task.W_O, task.X[1:], kernel)
     np.testing.assert_allclose(again, expected[1:], rtol=1e-12, atol=1e-14)
 
 
@@ -143,7 +143,7 @@ def test_outputs_are_heads_concatenated_times_their_matrix(kernel: str):
 def test_large_scores_give_finite_attention(kernel: str):
     task = task_of(ODD.replace(kernel=kernel))
     w = task.start._replace(Q=1e4 * task.start.Q, K=1e4 * task.start.K)
-    S = np.asarray(model.attention(w, task.X, kernel))
+    S = np.asarray(kernels.attention(w, task.X, kernel))
     assert np.isfinite(S).all()
     assert S.min() >= 0
     assert S.max() <= 1 + 1e-12
@@ -169,7 +169,7 @@ def test_the_gradient_is_that_of_finite_differences_and_of_the_chain_rule(kernel
     np.testing.assert_allclose(found["slope"].Q, by_hand, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("train", setting.TRAINED)
+@pytest.mark.parametrize("train", ak.TRAINED)
 def test_what_is_not_trained_has_no_slope(train: str):
     task, found = at(ODD)
     ours = slope_of(task.start, task, ODD.replace(train=train))
@@ -247,7 +247,7 @@ def test_the_gradient_in_the_values_is_as_large_as_beta_says(kernel: str):
     @jax.jit
     @jax.vmap
     def drawn(key: Any) -> tuple[Any, Any]:
-        *w, W_O, y, X, scale = setting.normals(key, p, *[(3, 5, 2)] * 3, (3, 2), (3, 4), (3, 4, 5), (3,))
+        *w, W_O, y, X, scale = ak.normals(key, p, *[(3, 5, 2)] * 3, (3, 2), (3, 4), (3, 4, 5), (3,))
         weights = ak.Weights(*(jnp.exp(s) * x / jnp.sqrt(5.0) for s, x in zip(scale, w, strict=True)))
         task = ak.Task(X, y, W_O, None, jnp.ones(()))
         squared = jnp.sum(ak.slope(weights, task, p).V ** 2)
@@ -372,7 +372,7 @@ def test_no_queries_and_keys_go_below_the_floor(kernel: str):
     @jax.jit
     @jax.vmap
     def losses(key: Any, scale: Any) -> Any:
-        Q, K = setting.normals(key, p, *[(3, 5, 2)] * 2)
+        Q, K = ak.normals(key, p, *[(3, 5, 2)] * 2)
         return ak.loss(ak.Weights(scale * Q, scale * K, task.start.V), task, p)
 
     keys = jax.random.split(KEY, 600)
@@ -460,7 +460,7 @@ def test_generic_data_and_weights_are_normal_of_their_sizes():
     np.testing.assert_allclose(np.linalg.norm(task.W_O, axis=1), 4.0, rtol=1e-12)
     everything = np.concatenate([np.asarray(x).ravel() for x in (task.X, task.y, *task.start)])
     assert len(np.unique(everything)) == everything.size
-    other, labels = ak.sample(jax.random.fold_in(KEY, 1), p, 50)
+    other, labels, _ = ak.draw(jax.random.fold_in(KEY, 1), p.replace(N=50))
     assert (other.shape, labels.shape) == ((50, 20, 9), (50, 20))
     assert_normal(other, 1.0)
     assert_normal(labels, 3.0)
@@ -513,9 +513,9 @@ def test_separating_values_are_the_common_coordinate_with_a_part_delta_of_others
 @pytest.mark.parametrize("init", ["generic", "separating"])
 def test_the_weights_of_the_teacher_have_no_loss(kernel: str, init: str):
     p = ODD.replace(kernel=kernel, init=init, H=4, labels="teacher", label_scale=3.0, output_scale=8.0)
-    X, y, W_O = setting.draw(KEY, p)
+    X, y, W_O = ak.draw(KEY, p)
     assert float(jnp.abs(y).max()) > 0.1
-    teacher = setting.generic(jax.random.fold_in(KEY, 1), p.replace(scale=1.0, value_scale=1.0), W_O, X, y)
+    teacher = ak.generic(jax.random.fold_in(KEY, 1), p.replace(scale=1.0, value_scale=1.0), W_O, X, y)
     teacher = teacher._replace(V=3.0 / 8.0 * teacher.V)
     np.testing.assert_allclose(outputs_of(teacher, W_O, X, "softmax"), y, rtol=1e-12, atol=1e-13)
 
@@ -546,7 +546,7 @@ def test_a_start_of_ones_own_is_where_training_starts(tmp_path: Path, monkeypatc
     np.testing.assert_array_equal(task.start.Q, np.full((3, 5, 2), 0.5))
     np.testing.assert_array_equal(task.start.K, np.full((3, 5, 2), 2.0))
     np.testing.assert_allclose(task.start.V, task.y[0, 0] * np.repeat(task.W_O[:, None], 5, axis=1))
-    after = onward(task, ak.dynamics(task, p).init(KEY), ak.program(p), 0, 3)
+    after = onward(task, ak.dynamics(task, p).init(KEY), PAPER.system.program(p), 0, 3)
     assert np.abs(after.params.weights.V - task.start.V).max() > 0
 
 
@@ -634,7 +634,7 @@ def test_what_cannot_be_is_refused_with_field_value_and_what_is_allowed(
 def test_separating_brings_its_tokens_and_a_start_of_ones_own_stays():
     p = ak.Preset().replace(init="separating")
     assert p.tokens == "biased"
-    query = runs.QUERY["softmax"]
+    query = theorems.QUERY["softmax"]
     assert ak.Preset().replace(query).init == "paired"
     assert ak.Preset(init="math:sqrt").replace(query).init == "math:sqrt"
     assert ak.Preset(precision=32).needed_bytes * 2 == ak.Preset().needed_bytes
@@ -643,15 +643,17 @@ def test_separating_brings_its_tokens_and_a_start_of_ones_own_stays():
 def test_presets_by_name_are_sound_and_the_program_serves_all_starts():
     for p in ak.PRESETS.values():
         assert p.N * p.n <= p.H * p.D
-        for claim in claims.CLAIMS:
+        for claim in PAPER.claims_of("tiny"):
             for overrides in claim.runs.values():
                 run = p.replace(overrides)
                 steps = ak.records(run)
                 assert (steps[0], steps[-1]) == (0, run.steps)
                 assert np.all(np.diff(steps) > 0)
     p = ak.PRESETS["tiny"]
-    starts = [p.replace(init=init, labels="teacher", step="fixed") for init in setting.INITS]
-    assert {ak.program(q) for q in starts} == {ak.program(p)}
+    starts = [p.replace(init=init, labels="teacher", step="fixed") for init in ak.INITS]
+    assert {jax.tree.structure(PAPER.system.program(q)) for q in starts} == {
+        jax.tree.structure(PAPER.system.program(p))
+    }
 
 
 # ---------------------------------------------------------------- dynamics
@@ -769,7 +771,7 @@ def test_a_map_ranges_over_delta_and_scale():
     p = CELLS["a map"]
     task = task_of(p)
     single = task_of(p.replace(grid=0, rates=1, step="fixed"))
-    deltas, scales = setting.map_axes(p)
+    deltas, scales = ak.map_axes(p)
     assert deltas.tolist() == [0, 1]
     assert scales.tolist() == pytest.approx([0.05, 1.5])
     cells = jax.tree.map(lambda x: np.asarray(x).reshape(2, 2, 2, *x.shape[1:]), task.start)
@@ -899,8 +901,8 @@ def test_a_run_of_many_cells_records_what_it_says(store: Store):
 
 def test_with_fewer_features_than_positions_the_theorems_do_not_speak(store: Store):
     p = ak.PRESETS["tiny"].replace(H=2, D=2, steps=20)
-    assert not claims.WIDE.holds(p)
-    wide = [claim for claim in PAPER.claims_of("tiny") if claims.WIDE in claim.assumes]
+    assert not theorems.WIDE.holds(p)
+    wide = [claim for claim in PAPER.claims_of("tiny") if theorems.WIDE in claim.assumes]
     assert len(wide) == 11
     some = [c for c in wide if c.name in ("all_weights_rate_bound_softmax", "overparameterisation_is_needed")]
     for verdict in experiment.verdicts(some, p, experiment.gather(PAPER, p, some, 2, store)):

@@ -23,14 +23,16 @@ from descentlab.engine._rollout import rollout
 from descentlab.errors import SettingError
 from descentlab.judging import Broken, Claim, Outcome, judge
 from descentlab.papers import _registry as paper
-from descentlab.papers.attention_kernels import model as one_layer
+from descentlab.papers.attention_kernels import kernels as one_layer
 from descentlab.papers.attention_kernels import transformer as tr
-from descentlab.papers.attention_kernels.transformer import claims, figures, landscape, model, runs
+from descentlab.papers.attention_kernels.transformer import attention, figures, landscape, theorems
 from descentlab.papers.attention_kernels.transformer.attention import SCORES, Dropout
 
 KERNELS = ("softmax", "gaussian")
 by_kernel = pytest.mark.parametrize("kernel", KERNELS)
 PAPER = paper.load("attention_kernels")
+CLAIMS = (*theorems.faster.claims, *theorems.smoother.claims)
+FIGURES = (*figures.FIGURE_1, *figures.FIGURE_3)
 # One layer and few numbers: programs that compile fast, and Hessians of 16 rows.
 SMALL = tr.PRESETS["pathfinder_landscape_tiny"].replace(
     layers=1, D=4, width=5, n_train=16, n_test=6, batch=3, steps=6, softmax_steps=3, warmup=2.0, eta=0.01,
@@ -130,7 +132,7 @@ SOME = np.array([True, True, False, True, True, False, False, True])
 by_mask = pytest.mark.parametrize("there", [ALL, SOME], ids=["all", "some"])
 
 
-weights_of = hastily(model.weights, static_argnums=3)
+weights_of = hastily(attention.weights, static_argnums=3)
 
 
 @by_kernel
@@ -176,7 +178,7 @@ def attended(q: Any, k: Any, v: Any, there: Any, kernel: str, chunk: int) -> Any
     """Outputs, and slopes of a sum of them in queries, keys and values."""
 
     def total(q: Any, k: Any, v: Any) -> Any:
-        out = model.attend(q, k, v, there, kernel, chunk)
+        out = attention.attend(q, k, v, there, kernel, chunk)
         return jnp.sum(out * jnp.asarray(TARGET)), out
 
     slopes, out = jax.grad(total, argnums=(0, 1, 2), has_aux=True)(q, k, v)
@@ -213,7 +215,7 @@ def test_weights_are_thinned_by_head_and_chunk_in_order(kernel: str, chunk: int)
     kept = np.concatenate(np.asarray(masks), axis=1)[:, :N]
     assert 0 < (kept == 0).mean() < 0.5
     expected = (plain_weights(Q, K, SOME, kernel) * kept) @ V
-    for attend in (model.attend, model.attend_plainly):
+    for attend in (attention.attend, attention.attend_plainly):
         q, k, v, there = (jnp.asarray(x) for x in (Q, K, V, SOME))
         found = attend(q, k, v, there, kernel, chunk, DROP)
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
@@ -239,8 +241,8 @@ def slopes_of(n: int, kernel: str, chunk: int | None) -> tuple[Any, list[Any]]:
     def total(q: Any, k: Any, v: Any) -> Any:
         there = jnp.ones(n, bool)
         if chunk is None:
-            return jnp.sum(model.weights(q, k, there, kernel) @ v)
-        return jnp.sum(model.attend(q, k, v, there, kernel, chunk))
+            return jnp.sum(attention.weights(q, k, there, kernel) @ v)
+        return jnp.sum(attention.attend(q, k, v, there, kernel, chunk))
 
     return jax.grad(total, (0, 1, 2)), [jax.ShapeDtypeStruct((H, n, d), jnp.float32)] * 3
 
@@ -282,9 +284,9 @@ def test_written_slopes_and_their_own_are_those_of_differentiation(kernel: str, 
 
     x = tuple(jnp.asarray(normals(seed, 2, H, N, d)) for seed in (10, 11, 12))
     along = tuple(jnp.asarray(normals(seed, 2, H, N, d)) for seed in (13, 14, 15))
-    found = through(lambda q, k, v, there: model.attend(q, k, v, there, kernel, 3, drop))(x, along)
-    plainly = through(lambda q, k, v, there: model.attend_plainly(q, k, v, there, kernel, 3, drop))
-    at_once = through(lambda q, k, v, there: model.weights(q, k, there, kernel) @ v)
+    found = through(lambda q, k, v, there: attention.attend(q, k, v, there, kernel, 3, drop))(x, along)
+    plainly = through(lambda q, k, v, there: attention.attend_plainly(q, k, v, there, kernel, 3, drop))
+    at_once = through(lambda q, k, v, there: attention.weights(q, k, there, kernel) @ v)
     expected = (at_once if drop is None else plainly)(x, along)
     for own, plain in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(own, plain, rtol=1e-10, atol=1e-12)
@@ -297,12 +299,12 @@ def test_dropout_keeps_its_share_and_the_mean():
     x = jnp.ones((200, 100), jnp.float32)
     key = jax.random.key(2)
     for rate in (0.1, jnp.asarray(0.1)):  # a number, or a leaf of a preset inside a program
-        found = model.thinned(key, x, rate)
+        found = tr.thinned(key, x, rate)
         assert found.dtype == jnp.float32
         assert np.unique(found) == pytest.approx([0, 1 / 0.9], rel=2e-5)  # rates have 16 bits
         assert float(found.mean()) == pytest.approx(1, abs=6 * math.sqrt(0.1 / 0.9 / x.size))
-    np.testing.assert_array_equal(model.thinned(key, x, 0.0), x)
-    np.testing.assert_array_equal(model.thinned(None, x, 0.5), x)
+    np.testing.assert_array_equal(tr.thinned(key, x, 0.0), x)
+    np.testing.assert_array_equal(tr.thinned(None, x, 0.5), x)
 
 
 # ---------------------------------------------------------------- the model
@@ -310,7 +312,7 @@ def test_dropout_keeps_its_share_and_the_mean():
 TEXT = np.array([3, 1, 4, 1, 5, 0, 0, 0], np.uint8)
 
 
-def filled(*sizes: int, dtype: Any = jnp.float64, kind: Any = model.Transformer) -> Any:
+def filled(*sizes: int, dtype: Any = jnp.float64, kind: Any = tr.Transformer) -> Any:
     """A model of these sizes with any numbers: drawing them all by keys would take long to compile."""
     shapes = jax.eval_shape(lambda: kind(*sizes, key=jax.random.key(0), dtype=dtype))
     found, tree = jax.tree.flatten(shapes)
@@ -320,15 +322,15 @@ def filled(*sizes: int, dtype: Any = jnp.float64, kind: Any = model.Transformer)
 
 
 @functools.cache
-def reader(length: int = 8) -> model.Transformer:
+def reader(length: int = 8) -> tr.Transformer:
     """A model of texts with two layers and three heads, and its first positions."""
     found = filled(7, 8, 2, 6, 3, 5)
     return eqx.tree_at(lambda m: m.positions, found, found.positions[:length])
 
 
 @functools.partial(hastily, static_argnums=(2, 3))
-def read(w: model.Transformer, text: Any, kernel: str, chunk: int = 0) -> Any:
-    return w(*model.embedded_words(w, text), kernel, chunk)
+def read(w: tr.Transformer, text: Any, kernel: str, chunk: int = 0) -> Any:
+    return w(*tr.embedded_words(w, text), kernel, chunk)
 
 
 @pytest.mark.parametrize(("kernel", "chunk"), [("softmax", 0), ("gaussian", 0), ("gaussian", 3)])
@@ -370,7 +372,7 @@ def test_every_byte_of_a_text_and_its_place_matter(kernel: str):
 @by_kernel
 def test_an_empty_text_has_finite_logits_and_slopes(kernel: str):
     def total(w: Any) -> Any:
-        return jnp.sum(w(*model.embedded_words(w, jnp.zeros(8, jnp.uint8)), kernel))
+        return jnp.sum(w(*tr.embedded_words(w, jnp.zeros(8, jnp.uint8)), kernel))
 
     found, slopes = hastily(jax.value_and_grad(total))(reader())
     assert np.isfinite(found)
@@ -381,11 +383,11 @@ def test_pixels_and_patches_are_embedded_by_hand():
     w = reader()
     E = np.asarray(w.embedding)
     grey = np.array([[2], [0], [6]], np.uint8)
-    found, there = hastily(model.embedded_pixels)(w, grey)
+    found, there = hastily(tr.embedded_pixels)(w, grey)
     np.testing.assert_array_equal(found, E[[2, 0, 6]])
     assert there.tolist() == [True] * 3
     patches = np.random.default_rng(3).integers(0, 256, (3, 7)).astype(np.uint8)
-    found, there = hastily(model.embedded_patches)(w, patches)
+    found, there = hastily(tr.embedded_patches)(w, patches)
     expected = [[sum(g / 255 * 50 * E[i, c] for i, g in enumerate(row)) for c in range(6)] for row in patches]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert there.tolist() == [True] * 3
@@ -428,9 +430,9 @@ def test_dropout_thins_tokens_attention_its_outputs_and_the_network_by_keys_of_t
         heads.append(drop)
         return v
 
-    monkeypatch.setattr(model, "thinned", spy)
-    monkeypatch.setattr(model, "attend", attend)
-    w, (x, there) = reader(), model.embedded_words(reader(), jnp.asarray(TEXT))
+    monkeypatch.setattr(tr, "thinned", spy)
+    monkeypatch.setattr(tr, "attend", attend)
+    w, (x, there) = reader(), tr.embedded_words(reader(), jnp.asarray(TEXT))
 
     @jax.jit
     def keys(key: Any) -> Any:
@@ -728,7 +730,7 @@ def test_training_fits_a_few_images(kernel: str):
     assert losses[1] < 0.2
 
 
-class Confessing(model.Transformer):
+class Confessing(tr.Transformer):
     """Its logits are the key it was given, or -1 without one."""
 
     def __call__(
@@ -818,7 +820,7 @@ def whole(kernel: str) -> tuple[xr.Dataset, tuple[Checkpoint, ...]]:
     """A run with its landscape, and all checkpoints on the way."""
     p, kept = GAUSSIAN if kernel == "gaussian" else SOFTMAX, []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_module("descentlab.rollout"), "PIECE_SECONDS", 0.0)  # one step at a time
+        patch.setattr(import_module("descentlab.engine._rollout"), "PIECE_SECONDS", 0.0)  # one step at a time
         found = rollout(SYSTEM, p, range(5, 6), tr.records(p), keep=kept.append, keep_every=-1.0)
     return found, tuple(kept)
 
@@ -888,7 +890,7 @@ def test_a_run_cut_anywhere_and_taken_up_has_the_same_numbers():
 
 
 @functools.cache
-def grown() -> model.Transformer:
+def grown() -> tr.Transformer:
     """A model of two layers in single precision."""
     return filled(3, 2, 2, 4, 2, 3, dtype=jnp.float32)
 
@@ -1095,41 +1097,41 @@ WAVES = np.cos(7 * a) * np.cos(8 * b)
 
 
 def test_roughness_is_what_a_quadratic_leaves_over():
-    assert claims.roughness(3 - a + 2 * b + a * a - 3 * a * b + 0.5 * b * b) < 1e-12
-    assert claims.roughness(WAVES) > 0.9
+    assert theorems.roughness(3 - a + 2 * b + a * a - 3 * a * b + 0.5 * b * b) < 1e-12
+    assert theorems.roughness(WAVES) > 0.9
     # Adding a quadratic makes the share smaller; units do not matter.
-    mixed = claims.roughness(a * a + 0.1 * WAVES)
+    mixed = theorems.roughness(a * a + 0.1 * WAVES)
     assert 0.05 < mixed < 0.3
-    assert claims.roughness(100 * (a * a + 0.1 * WAVES) - 7) == pytest.approx(mixed)
-    assert claims.roughness(np.full((5, 5), 2.0)) == 0
+    assert theorems.roughness(100 * (a * a + 0.1 * WAVES) - 7) == pytest.approx(mixed)
+    assert theorems.roughness(np.full((5, 5), 2.0)) == 0
     # Rounding is not roughness.
     rounded = np.float32(0.7) + np.float32(1e-7) * np.random.default_rng(0).normal(size=(5, 5))
-    assert claims.roughness(rounded.astype(np.float32).astype(float)) == 0
+    assert theorems.roughness(rounded.astype(np.float32).astype(float)) == 0
 
 
 def test_roughness_of_a_cube_is_known():
     # Of a^3 on -1, 0, 1 all is explained; on five points, a^3 - 0.85 a is left over.
     line = np.linspace(-1, 1, 3)
-    assert claims.roughness(np.repeat(line[:, None] ** 3, 3, axis=1)) < 1e-12
+    assert theorems.roughness(np.repeat(line[:, None] ** 3, 3, axis=1)) < 1e-12
     line = np.linspace(-1, 1, 5)
     expected = np.std(line**3 - 0.85 * line) / np.std(line**3)
-    assert claims.roughness(np.repeat(line[:, None] ** 3, 5, axis=1)) == pytest.approx(expected)
+    assert theorems.roughness(np.repeat(line[:, None] ** 3, 5, axis=1)) == pytest.approx(expected)
 
 
 def test_a_plane_that_is_not_finite_is_broken():
     with pytest.raises(Broken, match="not finite"):
-        claims.roughness(np.where(a > 0.9, np.inf, a))
+        theorems.roughness(np.where(a > 0.9, np.inf, a))
 
 
 def test_negative_share_is_that_of_points_that_curve_down_somewhere():
-    assert claims.negative_share(a * a + b * b + a * b) == 0
-    assert claims.negative_share(-a * a - b * b) == 1
-    assert claims.negative_share(a * a - 0.1 * b * b) == 1
-    assert claims.negative_share(2 * a * b) == 1
+    assert theorems.negative_share(a * a + b * b + a * b) == 0
+    assert theorems.negative_share(-a * a - b * b) == 1
+    assert theorems.negative_share(a * a - 0.1 * b * b) == 1
+    assert theorems.negative_share(2 * a * b) == 1
     # Along the diagonal alone: a^2 + b^2 + 3ab.
-    assert claims.negative_share(a * a + b * b + 3 * a * b) == 1
+    assert theorems.negative_share(a * a + b * b + 3 * a * b) == 1
     # Down on one side, up on the other: the middle of eleven rows is straight.
-    assert claims.negative_share(a**3 + b * b) == pytest.approx(4 / 9)
+    assert theorems.negative_share(a**3 + b * b) == pytest.approx(4 / 9)
 
 
 # ---------------------------------------------------------------- claims
@@ -1167,15 +1169,17 @@ def training(lead: float = 0.05) -> dict[str, xr.Dataset]:
 
 def test_the_learning_rate_is_tuned_on_the_training_loss_after_the_start():
     made = training()
-    assert claims.along(made["softmax_common"], "training_loss") == pytest.approx([0.55, 0.551, 0.552, 0.553])
-    assert claims.tuned("softmax", made) == "common"
-    assert claims.tuned("gaussian", made) == "larger"
+    assert theorems.along(made["softmax_common"], "training_loss") == pytest.approx(
+        [0.55, 0.551, 0.552, 0.553]
+    )
+    assert theorems.tuned("softmax", made) == "common"
+    assert theorems.tuned("gaussian", made) == "larger"
     turned = {name: run.transpose("step", "seed") for name, run in made.items()}
-    assert claims.tuned("gaussian", turned) == "larger"
+    assert theorems.tuned("gaussian", turned) == "larger"
 
 
 def test_the_lead_is_softmax_minus_gaussian_at_the_rates_of_each():
-    found = claims.lead(**training())
+    found = theorems.lead(**training())
     assert found.value == pytest.approx(0.05)
     assert found.seeds == 4
     assert found.range == {"steps": (10.0, 20.0)}
@@ -1213,9 +1217,9 @@ def landscapes(soft: float, gauss: float, points: int = 11, seeds: int = 4) -> d
 
 def test_smoother_is_the_logarithm_of_the_ratio_of_roughnesses():
     made = landscapes(0.5, 0.1)
-    found = claims.smoother(**made)
+    found = theorems.smoothness(**made)
     rough = {
-        kernel: [claims.roughness(plane) for plane in run["random_plane"].values.astype(float)]
+        kernel: [theorems.roughness(plane) for plane in run["random_plane"].values.astype(float)]
         for kernel, run in made.items()
     }
     ratios = np.log(np.array(rough["softmax"]) / np.array(rough["gaussian"]))
@@ -1235,7 +1239,7 @@ def test_smoother_is_the_logarithm_of_the_ratio_of_roughnesses():
 
 def test_landscapes_before_training_are_out_of_regime():
     for name, steps in (("imdb_landscape", 150), ("pathfinder_landscape_paper", 20_000)):
-        verdict = judge(claims.SMOOTHER[0], landscapes(0.5, 0.1), preset=tr.PRESETS[name])
+        verdict = judge(theorems.smoother.claims[0], landscapes(0.5, 0.1), preset=tr.PRESETS[name])
         assert verdict.outcome == (Outcome.SUPPORTED if steps == 20_000 else Outcome.OUT_OF_REGIME)
         assert verdict.value > 0  # measured in any case
         assert dict(verdict.assumptions) == {"softmax steps >= 20,000": steps}
@@ -1243,11 +1247,11 @@ def test_landscapes_before_training_are_out_of_regime():
 
 def test_kernels_that_are_the_same_are_not_compared():
     made = training()
-    same = {**made, **{f"gaussian_{rate}": made[f"softmax_{rate}"] for rate in runs.FACTORS}}
+    same = {**made, **{f"gaussian_{rate}": made[f"softmax_{rate}"] for rate in theorems.FACTORS}}
     plane = landscapes(0.5, 0.1)["softmax"]
     for claim, data in (
-        (claims.FASTER[0], same),
-        (claims.SMOOTHER[0], {"softmax": plane, "gaussian": plane}),
+        (theorems.faster.claims[0], same),
+        (theorems.smoother.claims[0], {"softmax": plane, "gaussian": plane}),
     ):
         verdict = judge(claim, data)
         assert verdict.outcome == Outcome.BROKEN
@@ -1257,7 +1261,7 @@ def test_kernels_that_are_the_same_are_not_compared():
 def test_flat_landscapes_are_not_compared():
     made = landscapes(0.5, 0.1, points=5)
     made["gaussian"]["random_plane"][2] = 0.7
-    verdict = judge(claims.SMOOTHER[0], made)
+    verdict = judge(theorems.smoother.claims[0], made)
     assert verdict.outcome == Outcome.BROKEN
     assert verdict.reason == "the loss of seed 2 with gaussian attention is flat on the plane."
 
@@ -1268,7 +1272,7 @@ def made_for(claim: Claim, good: bool) -> dict[str, xr.Dataset]:
     return landscapes(0.5, 0.1) if good else landscapes(0.1, 0.5)
 
 
-@pytest.mark.parametrize("claim", tr.CLAIMS, ids=lambda c: c.name)
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.name)
 def test_claims_are_judged_by_the_order_of_the_kernels_and_mutants_are_refuted(claim: Claim):
     assert claim in PAPER.claims
     assert judge(claim, made_for(claim, True)).outcome == Outcome.SUPPORTED
@@ -1284,43 +1288,43 @@ def test_claims_are_judged_by_the_order_of_the_kernels_and_mutants_are_refuted(c
 
 
 def test_mutants_are_refuted_however_far_gaussian_attention_leads():
-    (mutant,) = claims.FASTER[0].mutants
+    (mutant,) = theorems.faster.claims[0].mutants
     assert mutant.alter is not None
-    assert judge(claims.FASTER[0], mutant.alter(training(0.3))).outcome == Outcome.REFUTED
+    assert judge(theorems.faster.claims[0], mutant.alter(training(0.3))).outcome == Outcome.REFUTED
 
 
 def test_a_diverged_run_is_broken():
     made = training()
     made["softmax_larger"] = made["softmax_larger"].assign(diverged_at=("seed", [-1, 7, -1, -1]))
-    verdict = judge(claims.FASTER[0], made)
+    verdict = judge(theorems.faster.claims[0], made)
     assert (verdict.outcome, verdict.reason) == (Outcome.BROKEN, "softmax_larger diverged: seed 1 at step 7")
 
 
 def test_runs_are_both_kernels_at_the_common_and_at_ten_times_the_rate():
     p = tr.PRESETS["pathfinder_tiny"]
-    found = {name: p.replace(overrides) for name, overrides in runs.TRAINING.items()}
+    found = {name: p.replace(overrides) for name, overrides in theorems.TRAINING.items()}
     assert {name: (q.kernel, q.eta) for name, q in found.items()} == {
         "softmax_common": ("softmax", p.eta), "softmax_larger": ("softmax", pytest.approx(10 * p.eta)),
         "gaussian_common": ("gaussian", p.eta), "gaussian_larger": ("gaussian", pytest.approx(10 * p.eta)),
     }  # fmt: skip
     assert {q.replace(kernel="softmax", eta=p.eta) for q in found.values()} == {p}
-    assert {name: p.replace(o).kernel for name, o in runs.BOTH.items()} == dict(
+    assert {name: p.replace(o).kernel for name, o in theorems.BOTH.items()} == dict(
         zip(KERNELS, KERNELS, strict=True)
     )
 
 
 def test_claims_and_figures_belong_to_presets_of_their_own_task_and_kind():
-    for need in (*tr.CLAIMS, *tr.FIGURES):
+    for need in (*CLAIMS, *FIGURES):
         kind = "landscape" in need.presets[1]
-        assert need.runs is (runs.BOTH if kind else runs.TRAINING)
+        assert need.runs is (theorems.BOTH if kind else theorems.TRAINING)
         for name in need.presets:
             p = tr.PRESETS[name]
             assert need.name.endswith(p.task)
             assert bool(p.plane) == kind == (p.softmax_steps > 0)
             assert p.softmax_steps < p.steps
-    shown = [name for figure in tr.FIGURES for name in figure.claims]
-    assert sorted(shown) == sorted(claim.name for claim in tr.CLAIMS)
-    assert {name for need in tr.CLAIMS for name in need.presets} == set(tr.PRESETS)
+    shown = [name for figure in FIGURES for name in figure.claims]
+    assert sorted(shown) == sorted(claim.name for claim in CLAIMS)
+    assert {name for need in CLAIMS for name in need.presets} == set(tr.PRESETS)
 
 
 # ---------------------------------------------------------------- figures
@@ -1367,7 +1371,7 @@ def test_the_landscape_figure_has_queries_to_the_right_and_names_roughness():
     assert len(lines) > 5
     assert all(np.ptp(line[:, 0]) < 1e-6 < np.ptp(line[:, 1]) for line in lines)
     expected = [
-        f"roughness {claims.roughness(made[kernel][plane].values[0].astype(float)):.2g}"
+        f"roughness {theorems.roughness(made[kernel][plane].values[0].astype(float)):.2g}"
         for kernel in KERNELS
         for plane in ("random_plane", "top_plane")
     ]

@@ -15,12 +15,23 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from descentlab.drawing import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILION, band, legend, panels, style
-from descentlab.drawing import _marks as plot
-from descentlab.judging import Broken, setting
-from descentlab.papers import Figure, Table
-from descentlab.papers.attention_kernels import measures, runs
-from descentlab.papers.attention_kernels.setting import Preset, map_axes
+from descentlab.drawing import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    PURPLE,
+    VERMILION,
+    band,
+    legend,
+    panels,
+    points,
+    style,
+    threads,
+)
+from descentlab.judging import Broken, Grid, setting
+from descentlab.papers import Study, figure, table
+from descentlab.papers.attention_kernels import PRESETS, Preset, map_axes, theorems
 
 Data: TypeAlias = xr.Dataset
 DOTTED, DASHED = (0, (1, 1.5)), (0, (4, 1.5))
@@ -58,20 +69,15 @@ def seeds(ax: Axes, series: xr.DataArray, kernel: str, median: bool = True) -> N
     label, color = KERNEL[kernel]
     shown = np.maximum(series.transpose("seed", "step").values, LEAST / 10)[:, 1:]
     steps = series["step"].values[1:]
-    plot.threads(ax, steps, shown, color, linewidth=0.6, alpha=0.55, label="" if median else label)
+    threads(ax, steps, shown, color, linewidth=0.6, alpha=0.55, label="" if median else label)
     if median:
         ax.plot(steps, np.median(shown, axis=0), color=color, lw=1.4, label=label)
-
-
-def tuned(run: Data, name: str = "losses") -> xr.DataArray:
-    """Losses or slopes of the only cell, at the best step size."""
-    return measures.only(run)[name]
 
 
 def compare(ax: Axes, title: str, **data: Data) -> None:
     """The losses of both kernels, each at its best step size."""
     for kernel, run in data.items():
-        seeds(ax, relative(tuned(run)), kernel)
+        seeds(ax, relative(theorems.only(run)["losses"]), kernel)
     over_steps(ax, title, LOSS)
     ax.set_ylim(LEAST, 30)
 
@@ -83,13 +89,13 @@ def spread(values: np.ndarray) -> str:
 
 def shrink(run: Data, reading: int | None) -> np.ndarray:
     """eta beta at the start, in a reading, or eta gamma, by seed."""
-    return run["rate"].values * measures.constant(run, reading)
+    return run["rate"].values * theorems.constant(run, reading)
 
 
-def pace(run: Data, reading: int | None) -> measures.Pace | None:
+def pace(run: Data, reading: int | None) -> theorems.Pace | None:
     """The pace of a run against its bound with beta, or with gamma; None where there is no bound."""
     try:
-        return measures.pace(run, measures.constant(run, reading))
+        return theorems.pace(run, theorems.constant(run, reading))
     except Broken:
         return None
 
@@ -119,8 +125,13 @@ def arrow(ax: Axes, start: Point, end: Point, words: str = "") -> None:
     ax.text((start[0] + end[0]) / 2, (start[1] + end[1]) / 2 + 0.06, words, ha="center", va="bottom")
 
 
+@figure(
+    "One layer of multi-head attention, with the preset's shapes. The kernels differ in their scores, and "
+    "rows of softmax attention sum to one. W^O gives one number a token. Figure 2.",
+    runs={"run": theorems.ALL["softmax"]},
+)
 @style()
-def draw_architecture(run: Data) -> Canvas:
+def figure_2(run: Data) -> Canvas:
     """From X_i through H heads to MH(X_i), with the shapes of the run."""
     N, n, D, d, H = (setting(run, name) for name in ("N", "n", "D", "d", "H"))
     figure = Canvas(figsize=(8.6, 3.4))
@@ -159,9 +170,22 @@ def draw_architecture(run: Data) -> Canvas:
 
 # ---------------------------------------------------------------- the theorems
 
+RATES = (
+    "all_weights_rate_bound_as_printed",
+    *(f"{what}_rate_bound_{kernel}" for what in ("all_weights", "query_only") for kernel in KERNEL),
+)
 
+
+@figure(
+    "Loss of every seed against the exponent of its bound in Theorems 1 (top) and 2 (bottom): beta = min_h "
+    "|W_h^O|^2 sigma_min^2(B) at the start, the safe reading (dashed: |W^O|^2, as printed), and gamma = "
+    "sigma_min^2(J_Q). Titles: the least log(f_0/f_t) over that of the bound, median over seeds and range; "
+    "below one the bound fails.",
+    runs=theorems.named(all=theorems.ALL, generic=theorems.GENERIC_ALL, query=theorems.QUERY),
+    claims=RATES,
+)
 @style()
-def draw_rates(**data: Data) -> Canvas:
+def rate_bounds(**data: Data) -> Canvas:
     """Losses against the exponents of their bounds, all weights trained or W^Q alone, of both kernels."""
     figure, axes = panels(2, 2, (3.7, 2.1), sharey=True)
     for column, (kernel, (name, color)) in zip(axes.T, KERNEL.items(), strict=True):
@@ -192,19 +216,33 @@ def against_bound(ax: Axes, run: Data, reading: int | None, label: str, color: s
         ax.set(xlim=ends, title=f"{title}; slowest pace: {spread(found.slowest)}")
 
 
+SIZES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # of W_h^O
+
+
+@figure(
+    "W^Q trained alone from paired heads, with values of several sizes. Left: log(f_0/f_t) over that of (1 - "
+    "eta gamma)^t, the least of all records; below the dotted line the bound of Theorem 2 fails. Right: how "
+    "far the weights go. Geometric means and 95 % intervals.",
+    runs={
+        f"{kernel}_{i}": {**run, "init": "paired", "output_scale": size}
+        for kernel, run in theorems.QUERY.items()
+        for i, size in enumerate(SIZES)
+    },
+    claims=RATES[3:],
+)
 @style()
-def draw_values(**data: Data) -> Canvas:
+def size_of_values(**data: Data) -> Canvas:
     """The slowest pace over the bound's, and how far the weights go, against the size of the values."""
     figure, axes = panels(1, 2, (3.7, 2.4))
     for (kernel, look), marker in zip(KERNEL.items(), "os", strict=True):
-        own = [data[f"{kernel}_{i}"] for i in range(len(runs.SIZES))]
+        own = [data[f"{kernel}_{i}"] for i in range(len(SIZES))]
         paces = [found.slowest if (found := pace(run, None)) else np.full(1, np.nan) for run in own]
-        ends = [measures.moved(run).isel(step=-1).values for run in own]
+        ends = [theorems.moved(run).isel(step=-1).values for run in own]
         names = "slowest pace over the bound's", r"$|M_T - M_0|\,/\,|M_0|$"
         for ax, samples, name in zip(axes[0], (paces, ends), names, strict=True):
             # A loss that rose has no pace.
-            logs = [np.log10(np.maximum(one, measures.SLOWEST)) for one in samples]
-            plot.points(ax, runs.SIZES, logs, *look, marker)
+            logs = [np.log10(np.maximum(one, theorems.SLOWEST)) for one in samples]
+            points(ax, SIZES, logs, *look, marker)
             ax.set(xlabel="size $|W_h^O|$ of the values", ylabel=name, xscale="log")
             ax.yaxis.set_major_locator(MaxNLocator(integer=True))
             ax.yaxis.set_major_formatter("$10^{{{x:.0f}}}$")
@@ -213,8 +251,20 @@ def draw_values(**data: Data) -> Canvas:
     return figure
 
 
+@figure(
+    "W^Q trained alone with softmax attention: how far the loss fell, and how far Theorem 2 has it fall at "
+    "least, with gradient norms as printed, or half of their squares, by the descent lemma. The first "
+    "depends on the units of labels and outputs. Right: the coefficients that hold at each step; 1 and 1/2 "
+    "are claimed. Medians over seeds and their range.",
+    runs={"run": theorems.QUERY["softmax"], "small": theorems.DIVIDED},
+    claims=(
+        "softmax_descent_as_printed",
+        "softmax_descent_as_printed_in_other_units",
+        "softmax_descent_squared",
+    ),
+)
 @style()
-def draw_descent(run: Data, small: Data) -> Canvas:
+def descent_inequalities(run: Data, small: Data) -> Canvas:
     """How far the loss fell, what the inequalities claim, and the ratio of both."""
     figure, axes = panels(1, 3, (2.9, 2.4))
     ratios = axes[0, 2]
@@ -234,20 +284,27 @@ def draw_descent(run: Data, small: Data) -> Canvas:
     return figure
 
 
+@figure(
+    "All weights trained, from the theorem's start (W^V = 0, large W^O) and a generic one. Left: the least "
+    "eigenvalue of the Hessian as a negative part of the largest. Middle and right: distance from the start, "
+    "of all weights and by block. Medians over seeds and their range.",
+    runs=theorems.named(all=theorems.ALL, generic=theorems.GENERIC_ALL),
+    claims=("start_is_near_convex", "weights_move_a_bit"),
+)
 @style()
-def draw_near_convex(**data: Data) -> Canvas:
+def near_convex(**data: Data) -> Canvas:
     """Negative curvature from the theorem's start and a generic one, and how far each block goes."""
     figure, axes = panels(1, 3, (2.9, 2.4))
     bend = axes[0, 0]
     for ax, (kernel, (name, color)) in zip(axes[0, 1:], KERNEL.items(), strict=True):
         run = data[f"{kernel}_all"]
-        for start, line in (("theorem's start", "-"), ("generic start", DOTTED)):
-            one = run if line == "-" else data[f"{kernel}_generic"]
+        starts = (run, "theorem's start", "-"), (data[f"{kernel}_generic"], "generic start", DOTTED)
+        for one, start, line in starts:
             look: dict[str, Any] = {"label": f"{name}, {start}", "color": color, "linestyle": line}
-            band(bend, measures.negative_curvature(one), **look)
-            band(ax, later(measures.moved(one)), **look)
+            band(bend, theorems.negative_curvature(one), **look)
+            band(ax, later(theorems.moved(one)), **look)
         for i, (block, (shade, line)) in enumerate(BLOCKS.items()):
-            part = run["moved"].isel(block=i) / measures.total(run["start_size"])
+            part = run["moved"].isel(block=i) / theorems.total(run["start_size"])
             band(ax, later(part), f"{block}, theorem's start", shade, linestyle=line)
         over_steps(ax, rf"{name}: $|M_t - M_0|\,/\,|M_0|$")
         level(ax, 0.5, "half")
@@ -259,8 +316,14 @@ def draw_near_convex(**data: Data) -> Canvas:
     return figure
 
 
+@figure(
+    "Left: the rank of B of the first h heads at a generic start, all seeds; beta > 0 takes rank Nn. Right: "
+    "the loss of one head at each kernel's best step size, all seeds and their median.",
+    runs={**theorems.named(rank=theorems.GENERIC_ALL), **theorems.FEW_HEADS},
+    claims=("overparameterisation_is_needed", "few_heads_do_not_fit"),
+)
 @style()
-def draw_heads(softmax_rank: Data, gaussian_rank: Data, **few: Data) -> Canvas:
+def heads(softmax_rank: Data, gaussian_rank: Data, **few: Data) -> Canvas:
     """The rank of B by heads, and the loss of one head."""
     figure, axes = panels(1, 2, (3.7, 2.4))
     ranks, losses = axes[0]
@@ -281,16 +344,36 @@ def draw_heads(softmax_rank: Data, gaussian_rank: Data, **few: Data) -> Canvas:
 
 # ---------------------------------------------------------------- kernels compared
 
+# One couple of heads, as the construction was calibrated.
+MAP = {
+    kernel: {**run, "H": 2, "grid": 12, "steps": lambda steps: min(steps, 1000)}
+    for kernel, run in theorems.SEPARATING_TUNED.items()
+}
 
+
+def over_map(values: xr.DataArray, of: Callable[..., Any] = np.asarray) -> np.ma.MaskedArray:
+    """The mean over seeds, a row for each scale and a column for each delta; of the first start and step."""
+    first = values.isel(start=0, multiple=0, missing_dims="ignore").transpose("seed", "scale", "delta")
+    return np.ma.masked_invalid(of(first.values)).mean(0)
+
+
+@figure(
+    "The construction that separates, one couple of heads, W^Q trained alone: what is left of the loss at "
+    "the best step size, at least a millionth, over delta, the part of the values that softmax can use, and "
+    "the scale of queries and keys; geometric means. Lines: the floor of softmax over f_0 (left), and where "
+    "the kernels do equally well (right). At most 1000 steps. Star: the preset's own.",
+    runs=MAP,
+    claims=("gaussian_beats_softmax_constructed",),
+)
 @style()
-def draw_map(softmax: Data, gaussian: Data) -> Canvas:
+def separation_map(softmax: Data, gaussian: Data) -> Canvas:
     """What is left of the loss over delta and scale, of both kernels, and their ratio."""
     figure, axes = panels(1, 3, (2.9, 2.6), sharey=True)
     own = {name: setting(softmax, name) for name in ("grid", "delta", "scale", "init", "tokens")}
     delta, scale = map_axes(Preset(**own))
-    logs = [over_map(measures.left(run), np.log10) for run in (softmax, gaussian)]
+    logs = [over_map(theorems.left(run), np.log10) for run in (softmax, gaussian)]
     ratio, share = logs[0] - logs[1], over_map(softmax["floors"] / softmax["losses"].isel(step=0))
-    left: dict[str, Any] = {"vmin": np.log10(measures.SOLVED), "vmax": 0, "cmap": "viridis"}
+    left: dict[str, Any] = {"vmin": np.log10(theorems.SOLVED), "vmax": 0, "cmap": "viridis"}
     apart: dict[str, Any] = {"norm": CenteredNorm(), "cmap": "RdBu"}
     titles = "softmax", "Gaussian", "softmax over Gaussian"
     for ax, title, shown, look in zip(axes[0], titles, (*logs, ratio), (left, left, apart), strict=True):
@@ -309,28 +392,50 @@ def draw_map(softmax: Data, gaussian: Data) -> Canvas:
     return figure
 
 
-def over_map(values: xr.DataArray, of: Callable[..., Any] = np.asarray) -> np.ma.MaskedArray:
-    """The mean over seeds, a row for each scale and a column for each delta; of the first start and step."""
-    first = values.isel(start=0, multiple=0, missing_dims="ignore").transpose("seed", "scale", "delta")
-    return np.ma.masked_invalid(of(first.values)).mean(0)
+STUDY = Study(
+    "separation_map",
+    "what is left of both kernels' losses over delta and scale, each at its best step size",
+    PRESETS["quick"],
+    {"": (Grid("kernel", list(MAP.values())),)},
+    claims=("gaussian_beats_softmax_constructed",),
+    figures=("separation_map",),
+)
+
+COMPARED = {
+    "generic": theorems.GENERIC_TUNED, "paired": theorems.PAIRED_TUNED,
+    "values": theorems.VALUES_TUNED, "constructed": theorems.SEPARATING_TUNED,
+}  # fmt: skip
 
 
+@figure(
+    "Loss of both kernels, each seed at its best step size: all seeds, and their median. Titles: start, what "
+    "is trained, and the ratio of losses in the end, where a millionth of f_0 counts as solved.",
+    runs=theorems.named(**COMPARED),
+    claims=("gaussian_beats_softmax_generic", "gaussian_beats_softmax_constructed"),
+)
 @style()
-def draw_kernels(**data: Data) -> Canvas:
+def kernels_compared(**data: Data) -> Canvas:
     """Losses at each kernel's best step, from four starts."""
     figure, axes = panels(1, 4, (2.2, 2.3), sharey=True)
     titles = "generic, $W^Q$", "paired heads, $W^Q$", "generic, all weights", "construction, $W^Q$"
     for ax, where, title in zip(axes[0], COMPARED, titles, strict=True):
         couple = {kernel: data[f"{kernel}_{where}"] for kernel in KERNEL}
-        ratio = measures.advantage(**couple).mean().round(1) + 0.0
+        ratio = theorems.advantage(**couple).mean().round(1) + 0.0
         compare(ax, f"{title}\nsoftmax/Gaussian: $10^{{{ratio:.1f}}}$", **couple)
         ax.label_outer()
     legend(figure)
     return figure
 
 
+@figure(
+    "Left: the loss from the construction that separates over the floor below which no W^Q and W^K bring "
+    "softmax attention, all seeds and their median. Right: the gradient's norm for the root of the loss, W^Q "
+    "trained from a generic start at the best step, all seeds, down to rounding errors of the loss.",
+    runs={**theorems.SEPARATING, **theorems.named(generic=theorems.GENERIC_TUNED)},
+    claims=("softmax_respects_floor", "softmax_gradients_vanish"),
+)
 @style()
-def draw_floor(**data: Data) -> Canvas:
+def floor_and_gradients(**data: Data) -> Canvas:
     """Losses from the construction over the floor of softmax, and how steep the loss is for its size."""
     figure, axes = panels(1, 2, (3.7, 2.4))
     floors, slopes = axes[0]
@@ -338,10 +443,10 @@ def draw_floor(**data: Data) -> Canvas:
     for kernel, (_, color) in KERNEL.items():
         seeds(floors, data[kernel]["loss"] / lowest.where(lowest > 0), kernel)
         generic = data[f"{kernel}_generic"]
-        f = tuned(generic)
-        steep = tuned(generic, "slopes") / np.sqrt(2 * f)
-        seeds(slopes, steep.where(f > measures.ROUNDING * f.isel(step=0)), kernel, median=False)
-        slopes.axhline(stats.gmean(measures.steepness(generic)), color=color, lw=1.0, ls=DASHED)
+        f, g = (theorems.only(generic)[name] for name in ("losses", "slopes"))
+        steep = g / np.sqrt(2 * f)
+        seeds(slopes, steep.where(f > theorems.ROUNDING * f.isel(step=0)), kernel, median=False)
+        slopes.axhline(stats.gmean(theorems.steepness(generic)), color=color, lw=1.0, ls=DASHED)
     slopes.plot([], [], color=BLACK, lw=1.0, ls=DASHED, label="geometric mean of the ends")
     over_steps(floors, "the construction", "$f_t$ over the floor of softmax")
     floors.set_ylim(1e-3, None)
@@ -351,8 +456,15 @@ def draw_floor(**data: Data) -> Canvas:
     return figure
 
 
+@figure(
+    "W^Q trained from several generic starts of the same problem: the loss in the end of each, in order and "
+    "at least 1e-16, by seed. Above: how many different outputs those that are solved or stationary end "
+    "with; a chain of ends with steps below a twentieth of |y| counts as one.",
+    runs=theorems.STARTS,
+    claims=("softmax_has_more_local_solutions",),
+)
 @style()
-def draw_solutions(**data: Data) -> Canvas:
+def local_solutions(**data: Data) -> Canvas:
     """End losses of all starts by seed, with the number of different solutions."""
     figure, axes = panels(1, 2, (3.7, 2.5), sharey=True)
     for ax, (kernel, run) in zip(axes[0], data.items(), strict=True):
@@ -361,14 +473,26 @@ def draw_solutions(**data: Data) -> Canvas:
         at, count = np.arange(len(f)), f.sizes["start"]
         x, ends = at[:, None] + np.linspace(-0.28, 0.28, count), np.sort(np.maximum(f.values, LEAST), axis=1)
         ax.plot(x.ravel(), ends.ravel(), "o", color=color, ms=2.5, mew=0)
-        for seed, number in zip(at, measures.ends(run, -1).solutions, strict=True):
+        for seed, number in zip(at, theorems.ends(run, -1).solutions, strict=True):
             ax.text(seed, 1.01, str(number), transform=ax.get_xaxis_transform(), ha="center", va="bottom")
         ax.set(xlabel="seed", ylabel="$f_T/f_0$", yscale="log", xticks=at, xticklabels=run["seed"].values)
         ax.set_title(f"{name}: different ends of {count} starts", pad=14)
     return figure
 
 
-def rows_conservatism(**data: Data) -> tuple[list[str], list[list[Any]]]:
+@table(
+    "log(f_0/f_t) over that of the bound: the least of all records, in the end, and over the last half of "
+    "steps, median over seeds and range; below one the bound fails. All weights are held against beta, safe "
+    "or as printed, W^Q against gamma. L is the largest curvature of all steps and seeds.",
+    runs=theorems.named(
+        all_theorem=theorems.ALL,
+        all_generic=theorems.GENERIC_ALL,
+        query_paired=theorems.QUERY,
+        query_generic=theorems.GENERIC_QUERY,
+    ),
+    claims=RATES,
+)
+def conservatism(**data: Data) -> tuple[list[str], list[list[Any]]]:
     """How much faster than their bounds runs are, and what the bounds are made of."""
     header = ["kernel", "trained", "start", "slowest pace", "mean pace", "pace of the last half",
               "slowest, as printed", "eta beta or gamma", "largest eta L", "|M_T - M_0|/|M_0|"]  # fmt: skip
@@ -379,108 +503,7 @@ def rows_conservatism(**data: Data) -> tuple[list[str], list[list[Any]]]:
         own, printed = pace(run, reading), pace(run, 1) if weights == "all" else None
         paces = *(own[:3] if own else (None,) * 3), printed and printed.slowest
         words = ["–" if one is None else spread(one) for one in paces]
-        numbers = (
-            np.median(shrink(run, reading)),
-            measures.eta_L(run),
-            measures.moved(run).isel(step=-1).median(),
-        )
+        moved = theorems.moved(run).isel(step=-1).median()
+        numbers = np.median(shrink(run, reading)), theorems.eta_L(run), moved
         found.append([KERNEL[kernel][0], weights, start, *words, *(f"{float(x):.3g}" for x in numbers)])
     return header, found
-
-
-COMPARED = {
-    "generic": runs.GENERIC_TUNED, "paired": runs.PAIRED_TUNED, "values": runs.VALUES_TUNED,
-    "constructed": runs.SEPARATING_TUNED,
-}  # fmt: skip
-RATES = (
-    "all_weights_rate_bound_as_printed",
-    *(f"{what}_rate_bound_{kernel}" for what in ("all_weights", "query_only") for kernel in KERNEL),
-)
-FIGURES: tuple[Figure | Table, ...] = (
-    Figure(
-        "figure_2",
-        "One layer of multi-head attention, with the preset's shapes. The kernels differ in their scores, "
-        "and rows of softmax attention sum to one. W^O gives one number a token. Figure 2.",
-        draw_architecture, {"run": runs.ALL["softmax"]},
-    ),
-    Figure(
-        "rate_bounds",
-        "Loss of every seed against the exponent of its bound in Theorems 1 (top) and 2 (bottom): beta = "
-        "min_h |W_h^O|^2 sigma_min^2(B) at the start, the safe reading (dashed: |W^O|^2, as printed), and "
-        "gamma = sigma_min^2(J_Q). Titles: the least log(f_0/f_t) over that of the bound, median over seeds "
-        "and range; below one the bound fails.",
-        draw_rates, runs.named(all=runs.ALL, generic=runs.GENERIC_ALL, query=runs.QUERY), RATES,
-    ),
-    Figure(
-        "size_of_values",
-        "W^Q trained alone from paired heads, with values of several sizes. Left: log(f_0/f_t) over that of "
-        "(1 - eta gamma)^t, the least of all records; below the dotted line the bound of Theorem 2 fails. "
-        "Right: how far the weights go. Geometric means and 95 % intervals.",
-        draw_values, runs.OVER_VALUES, RATES[3:],
-    ),
-    Figure(
-        "descent_inequalities",
-        "W^Q trained alone with softmax attention: how far the loss fell, and how far Theorem 2 has it fall "
-        "at least, with gradient norms as printed, or half of their squares, by the descent lemma. The first "
-        "depends on the units of labels and outputs. Right: the coefficients that hold at each step; 1 and "
-        "1/2 are claimed. Medians over seeds and their range.",
-        draw_descent, {"run": runs.QUERY["softmax"], "small": runs.DIVIDED},
-        ("softmax_descent_as_printed", "softmax_descent_as_printed_in_other_units",
-         "softmax_descent_squared"),
-    ),
-    Figure(
-        "near_convex",
-        "All weights trained, from the theorem's start (W^V = 0, large W^O) and a generic one. Left: the "
-        "least eigenvalue of the Hessian as a negative part of the largest. Middle and right: distance from "
-        "the start, of all weights and by block. Medians over seeds and their range.",
-        draw_near_convex, runs.named(all=runs.ALL, generic=runs.GENERIC_ALL),
-        ("start_is_near_convex", "weights_move_a_bit"),
-    ),
-    Figure(
-        "heads",
-        "Left: the rank of B of the first h heads at a generic start, all seeds; beta > 0 takes rank Nn. "
-        "Right: the loss of one head at each kernel's best step size, all seeds and their median.",
-        draw_heads, {**runs.named(rank=runs.GENERIC_ALL), **runs.FEW_HEADS},
-        ("overparameterisation_is_needed", "few_heads_do_not_fit"),
-    ),
-    Figure(
-        "separation_map",
-        "The construction that separates, one couple of heads, W^Q trained alone: what is left of the loss "
-        "at the best step size, at least a millionth, over delta, the part of the values that softmax can "
-        "use, and the scale of queries and keys; geometric means. Lines: the floor of softmax over f_0 "
-        "(left), and where the kernels do equally well (right). At most 1000 steps. Star: the preset's own.",
-        draw_map, runs.MAP, ("gaussian_beats_softmax_constructed",),
-    ),
-    Figure(
-        "kernels_compared",
-        "Loss of both kernels, each seed at its best step size: all seeds, and their median. Titles: start, "
-        "what is trained, and the ratio of losses in the end, where a millionth of f_0 counts as solved.",
-        draw_kernels, runs.named(**COMPARED),
-        ("gaussian_beats_softmax_generic", "gaussian_beats_softmax_constructed"),
-    ),
-    Figure(
-        "floor_and_gradients",
-        "Left: the loss from the construction that separates over the floor below which no W^Q and W^K bring "
-        "softmax attention, all seeds and their median. Right: the gradient's norm for the root of the loss, "
-        "W^Q trained from a generic start at the best step, all seeds, down to rounding errors of the loss.",
-        draw_floor, {**runs.SEPARATING, **runs.named(generic=runs.GENERIC_TUNED)},
-        ("softmax_respects_floor", "softmax_gradients_vanish"),
-    ),
-    Figure(
-        "local_solutions",
-        "W^Q trained from several generic starts of the same problem: the loss in the end of each, in order "
-        "and at least 1e-16, by seed. Above: how many different outputs those that are solved or stationary "
-        "end with; a chain of ends with steps below a twentieth of |y| counts as one.",
-        draw_solutions, runs.STARTS, ("softmax_has_more_local_solutions",),
-    ),
-    Table(
-        "conservatism",
-        "log(f_0/f_t) over that of the bound: the least of all records, in the end, and over the last half "
-        "of steps, median over seeds and range; below one the bound fails. All weights are held against "
-        "beta, safe or as printed, W^Q against gamma. L is the largest curvature of all steps and seeds.",
-        rows_conservatism,
-        runs.named(all_theorem=runs.ALL, all_generic=runs.GENERIC_ALL, query_paired=runs.QUERY,
-                   query_generic=runs.GENERIC_QUERY),
-        RATES,
-    ),
-)  # fmt: skip

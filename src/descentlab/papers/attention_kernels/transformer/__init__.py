@@ -9,25 +9,21 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key, ScalarLike
 
 from descentlab.data import imdb, pathfinder
-from descentlab.engine import Dynamics, Loaded, Probe, Settings, parameter, preset
+from descentlab.engine import Dynamics, Loaded, Probe, Settings, parameter, preset, thinning
+from descentlab.papers import Experiment
 from descentlab.papers.attention_kernels.transformer import landscape
-from descentlab.papers.attention_kernels.transformer.claims import CLAIMS as CLAIMS
-from descentlab.papers.attention_kernels.transformer.figures import FIGURES as FIGURES
-from descentlab.papers.attention_kernels.transformer.model import (
-    Transformer,
-    embedded_patches,
-    embedded_pixels,
-    embedded_words,
-)
+from descentlab.papers.attention_kernels.transformer.attention import Dropout, attend, attend_plainly
 
-LOSS = "training_loss"
+# ---------------------------------------------------------------- setting
+
 SIDE = 32  # pixels of a Pathfinder image
 MOST_AT_ONCE = 128  # examples
 LEAST_PLANE = 5  # points each way: through three any line is a quadratic
@@ -58,9 +54,9 @@ class Preset(Settings):
     plane: int = parameter("points of the loss landscape each way, odd; 0: none", default=0, low=0, high=201)
     chunk: int = parameter("queries at a time; 0: as many as fit the cache", default=0, low=0, high=100_000)
     evaluations: int = parameter("records along training", default=10, low=1, high=10_000)
-    steps: int = parameter("training steps", default=200, low=1, high=100_000_000)
+    steps: int = parameter("training steps", default=200, low=1, high=10**8)
     horizon: int = parameter(
-        "step at which the learning rate is 0; 0: the last", default=0, low=0, high=100_000_000
+        "step at which the learning rate is 0; 0: the last", default=0, low=0, high=10**8
     )
 
     def conflicts(self):
@@ -69,10 +65,9 @@ class Preset(Settings):
             yield f"H must divide D = {self.D}, got H={self.H}."
         if self.plane and (self.plane % 2 == 0 or self.plane < LEAST_PLANE):
             yield f"plane takes 0 or an odd number >= {LEAST_PLANE}, got plane={self.plane}."
-        if self.task == "imdb" and self.n_train > 25_000:
-            yield f"n_train takes a whole number <= 25000 for task=imdb, got n_train={self.n_train}."
-        if self.task == "imdb" and self.n_test > 25_000:
-            yield f"n_test takes a whole number <= 25000 for task=imdb, got n_test={self.n_test}."
+        for name, count in (("n_train", self.n_train), ("n_test", self.n_test)):
+            if self.task == "imdb" and count > 25_000:
+                yield f"{name} takes a whole number <= 25000 for task=imdb, got {name}={count}."
         if 0 < self.horizon < self.steps:
             yield f"horizon takes 0 or a whole number >= steps = {self.steps}, got horizon={self.horizon}."
         if self.softmax_steps > self.steps:
@@ -171,6 +166,123 @@ def require(p: Preset) -> None:
     """Raises where reviews are needed and not there."""
     if p.task == "imdb":
         data(p)
+
+
+# ---------------------------------------------------------------- model
+
+
+def thinned(key: Key[Array, ""] | None, x: Array, rate: ScalarLike) -> Array:
+    """Dropout, none without a key."""
+    return x if key is None else x * thinning(key, rate, x.shape, x.dtype)
+
+
+def rows_through(linear: eqx.nn.Linear, x: Float[Array, "n a"]) -> Float[Array, "n b"]:
+    """x W' + 1 b': half the time of `vmap(linear)(x)`, whose products W x leave the rows last."""
+    assert linear.bias is not None
+    return x @ linear.weight.T + linear.bias[None, :]
+
+
+class Layer(eqx.Module):
+    """Attention and a small network, each behind a LayerNorm and beside a shortcut."""
+
+    before_attention: eqx.nn.LayerNorm
+    before_network: eqx.nn.LayerNorm
+    W_Q: Float[Array, "H D d"]
+    W_K: Float[Array, "H D d"]
+    W_V: Float[Array, "H D d"]
+    W_O: Float[Array, "H d D"]
+    inner: eqx.nn.Linear
+    outer: eqx.nn.Linear
+
+    def __init__(self, D: int, H: int, width: int, key: Key[Array, ""], dtype=jnp.float32) -> None:
+        keys = jax.random.split(key, 6)
+        d = D // H
+
+        def draw(key: Key[Array, ""], *shape: int) -> Array:
+            return jax.random.normal(key, shape, dtype) / D**0.5
+
+        self.before_attention = eqx.nn.LayerNorm(D, dtype=dtype)
+        self.before_network = eqx.nn.LayerNorm(D, dtype=dtype)
+        self.W_Q, self.W_K, self.W_V = (draw(key, H, D, d) for key in keys[:3])
+        self.W_O = draw(keys[3], H, d, D)
+        self.inner = eqx.nn.Linear(D, width, key=keys[4], dtype=dtype)
+        self.outer = eqx.nn.Linear(width, D, key=keys[5], dtype=dtype)
+
+    def __call__(
+        self, x: Float[Array, "n D"], there: Bool[Array, " n"], kernel: str, chunk: int,
+        key: Key[Array, ""] | None, rate: ScalarLike, plain: bool,
+    ) -> Float[Array, "n D"]:  # fmt: skip
+        """One more round of attention."""
+        keys = [None] * 4 if key is None else list(jax.random.split(key, 4))
+        z = jax.vmap(self.before_attention)(x)
+        q, k, v = (jnp.einsum("nD,hDd->hnd", z, W) for W in (self.W_Q, self.W_K, self.W_V))
+        drop = None if keys[0] is None else Dropout.of_heads(keys[0], rate, len(q))
+        mixed = (attend_plainly if plain else attend)(q, k, v, there, kernel, chunk, drop)
+        x = x + thinned(keys[1], jnp.einsum("hnd,hdD->nD", mixed, self.W_O), rate)
+        z = jax.vmap(self.before_network)(x)
+        hidden = thinned(keys[2], jax.nn.gelu(rows_through(self.inner, z)), rate)
+        return x + thinned(keys[3], rows_through(self.outer, hidden), rate)
+
+
+class Transformer(eqx.Module):
+    """Tokens, or small patches of grey levels, with learned positions; layers; their mean; a head."""
+
+    embedding: Float[Array, "vocabulary D"]
+    positions: Float[Array, "n D"]
+    layers: list[Layer]
+    after: eqx.nn.LayerNorm
+    hidden: eqx.nn.Linear
+    head: eqx.nn.Linear
+
+    def __init__(
+        self, vocabulary: int, length: int, layers: int, D: int, H: int, width: int, key: Key[Array, ""],
+        dtype=jnp.float32,
+    ) -> None:  # fmt: skip
+        keys = jax.random.split(key, 4 + layers)
+        self.embedding = 0.02 * jax.random.normal(keys[0], (vocabulary, D), dtype)
+        self.positions = 0.02 * jax.random.normal(keys[1], (length, D), dtype)
+        self.layers = [Layer(D, H, width, one, dtype) for one in keys[4:]]
+        self.after = eqx.nn.LayerNorm(D, dtype=dtype)
+        self.hidden = eqx.nn.Linear(D, width, key=keys[2], dtype=dtype)
+        self.head = eqx.nn.Linear(width, 2, key=keys[3], dtype=dtype)
+
+    def __call__(
+        self, x: Float[Array, "n D"], there: Bool[Array, " n"], kernel: str, chunk: int = 0,
+        key: Key[Array, ""] | None = None, rate: ScalarLike = 0.0, plain: bool = False,
+    ) -> Float[Array, " 2"]:  # fmt: skip
+        """The logits of the two classes of an embedded sequence; only positions that are `there` count.
+
+        `plain` attention has slopes that can be differentiated once more, for many models at once.
+        """
+        count = 1 + len(self.layers)
+        first, *keys = [None] * count if key is None else list(jax.random.split(key, count))
+        x = thinned(first, x + self.positions, rate)
+        for layer, own in zip(self.layers, keys, strict=True):
+            x = layer(x, there, kernel, chunk, own, rate, plain)
+        z = jnp.where(there[:, None], jax.vmap(self.after)(x), 0.0)
+        pooled = jnp.sum(z, axis=0) / jnp.maximum(jnp.sum(there, dtype=z.dtype), 1.0)
+        return self.head(jax.nn.gelu(self.hidden(pooled)))
+
+
+def embedded_words(model: Transformer, tokens: Array) -> tuple[Float[Array, "n D"], Bool[Array, " n"]]:
+    """A text of tokens; 0 is padding. Of an empty text, that at the first place is read."""
+    there = tokens > 0
+    first = (jnp.arange(tokens.shape[0]) == 0) & ~jnp.any(there)  # softmax needs something to look at
+    return model.embedding[tokens.astype(int)], there | first
+
+
+def embedded_pixels(model: Transformer, grey: Array) -> tuple[Float[Array, "n D"], Bool[Array, " n"]]:
+    """An image as a sequence of grey levels, each a token."""
+    return model.embedding[grey[:, 0].astype(int)], jnp.ones(grey.shape[0], bool)
+
+
+def embedded_patches(model: Transformer, grey: Array) -> tuple[Float[Array, "n D"], Bool[Array, " n"]]:
+    """An image as a sequence of patches: their grey levels times a row of the embedding each, which adds up.
+
+    Rows start 50 times larger than those of tokens, so that the levels, which are mostly 0, are seen.
+    """
+    levels = grey.astype(model.embedding.dtype) / 255
+    return levels @ (50.0 * model.embedding), jnp.ones(grey.shape[0], bool)
 
 
 # ---------------------------------------------------------------- training
@@ -274,37 +386,47 @@ def dynamics(task: Loaded, p: Preset) -> Dynamics:
 # ---------------------------------------------------------------- probes
 
 
+def accuracy(found: Float[Array, "N 2"], labels: Array) -> Float[Array, ""]:
+    """The share of examples in the right class."""
+    return jnp.mean(jnp.argmax(found, axis=1) == labels.astype(int), dtype=jnp.float32)
+
+
+def seen_examples(task: Loaded) -> tuple[Array, Array]:
+    """The training examples whose loss is recorded, and their labels."""
+    return task.data.train[task.own.seen], task.data.train_labels[task.own.seen]
+
+
+def unseen_examples(task: Loaded) -> tuple[Array, Array]:
+    """The test examples, and their labels."""
+    return task.data.test, task.data.test_labels
+
+
 def probes(p: Preset) -> dict[str, Probe]:
     """Loss and accuracy on training and test examples; the landscape, if asked for."""
 
-    def of(measure, doc: str) -> Probe:
-        return Probe(lambda task, p, state: measure(p, task, state), doc)
+    def of(measure: Callable[..., Array], examples: Callable[[Loaded], Any], doc: str) -> Probe:
+        def measured(task: Loaded, p: Preset, state: State) -> Array:
+            x, labels = examples(task)
+            return measure(by_kernel(p, state, lambda kernel: logits(state.params, x, p, kernel)), labels)
 
-    def outputs(state: State, x: Array) -> Array:
-        return by_kernel(p, state, lambda kernel: logits(state.params, x, p, kernel))
-
-    def on_train(p: Preset, task: Loaded, state: State) -> tuple[Array, Array]:
-        seen = task.own.seen
-        return outputs(state, task.data.train[seen]), task.data.train_labels[seen]
-
-    def on_test(p: Preset, task: Loaded, state: State) -> tuple[Array, Array]:
-        return outputs(state, task.data.test), task.data.test_labels
-
-    def accuracy(found: Array, labels: Array) -> Array:
-        return jnp.mean(jnp.argmax(found, axis=1) == labels.astype(int), dtype=jnp.float32)
+        return Probe(measured, doc)
 
     found = {
-        "training_loss": of(lambda *x: cross_entropy(*on_train(*x)), "cross-entropy of training examples"),
-        "training_accuracy": of(lambda *x: accuracy(*on_train(*x)), "share of them in the right class"),
-        "test_loss": of(lambda *x: cross_entropy(*on_test(*x)), "cross-entropy of test examples"),
-        "test_accuracy": of(lambda *x: accuracy(*on_test(*x)), "share of them in the right class"),
+        "training_loss": of(cross_entropy, seen_examples, "cross-entropy of training examples"),
+        "training_accuracy": of(accuracy, seen_examples, "share of them in the right class"),
+        "test_loss": of(cross_entropy, unseen_examples, "cross-entropy of test examples"),
+        "test_accuracy": of(accuracy, unseen_examples, "share of them in the right class"),
     }
     if not p.plane:
         return found
 
     def loss(model: Transformer, task: Loaded) -> Array:
-        chosen = task.own.seen
-        found = logits(model, task.data.train[chosen], p, p.kernel, plain=True)
-        return cross_entropy(found, task.data.train_labels[chosen])
+        x, labels = seen_examples(task)
+        return cross_entropy(logits(model, x, p, p.kernel, plain=True), labels)
 
     return found | landscape.probes(loss, p.plane)
+
+
+EXPERIMENT = Experiment(
+    PRESETS, make_task, dynamics, probes, loss="training_loss", records=records, data=data, require=require
+)

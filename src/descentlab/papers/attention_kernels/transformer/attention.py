@@ -1,5 +1,8 @@
 r"""Attention with memory linear in the length: scores of a chunk of queries are made, used and forgotten.
 
+Backward they are made again. The numbers are those of the plain form, `attend_plainly`, dropout included,
+whose factors are drawn by head and chunk.
+
 For a head, with q divided by sqrt(d) beforehand, both kernels are
 
     S_ij = exp(<q_i, k_j> + b_j - a_i),   o_i = sum_j S_ij v_j,
@@ -26,8 +29,8 @@ from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Bool, Float, Key, ScalarLike
 
 from descentlab.engine import thinning
+from descentlab.papers.attention_kernels.kernels import scores
 
-Kernel = str
 SCORES = 2**18  # of a chunk: what the cache of a core holds
 
 
@@ -59,7 +62,7 @@ def half_square(x: Float[Array, "n d"]) -> Float[Array, " n"]:
     return jnp.sum(x**2, axis=1) / (2 * x.shape[1] ** 0.5)
 
 
-def key_terms(k: Float[Array, "n d"], there: Bool[Array, " n"], kernel: Kernel) -> Float[Array, " n"]:
+def key_terms(k: Float[Array, "n d"], there: Bool[Array, " n"], kernel: str) -> Float[Array, " n"]:
     """b."""
     b = -half_square(k) if kernel == "gaussian" else jnp.zeros(len(k), k.dtype)
     return jnp.where(there, b, -jnp.inf)
@@ -76,7 +79,7 @@ def factors(
 
 def outputs(
     q: Float[Array, "n d"], k: Float[Array, "n d"], v: Float[Array, "n d"], there: Bool[Array, " n"],
-    drop: Dropout | None, *, kernel: Kernel, chunk: int,
+    drop: Dropout | None, *, kernel: str, chunk: int,
 ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:  # fmt: skip
     """o and a of one head."""
     b, root = key_terms(k, there, kernel), q.shape[1] ** 0.5
@@ -101,7 +104,7 @@ def outputs(
 def slopes(
     q: Float[Array, "n d"], k: Float[Array, "n d"], v: Float[Array, "n d"], there: Bool[Array, " n"],
     drop: Dropout | None, o: Float[Array, "n d"], a: Float[Array, " n"], g: Float[Array, "n d"],
-    *, kernel: Kernel, chunk: int,
+    *, kernel: str, chunk: int,
 ) -> tuple[Float[Array, "n d"], Float[Array, "n d"], Float[Array, "n d"]]:  # fmt: skip
     """dq, dk and dv of one head."""
     b, root = key_terms(k, there, kernel), q.shape[1] ** 0.5
@@ -130,21 +133,67 @@ def slopes(
 @partial(jax.custom_vjp, nondiff_argnums=(5, 6))
 def attention(
     q: Float[Array, "n d"], k: Float[Array, "n d"], v: Float[Array, "n d"], there: Bool[Array, " n"],
-    drop: Dropout | None, kernel: Kernel, chunk: int,
+    drop: Dropout | None, kernel: str, chunk: int,
 ) -> Float[Array, "n d"]:  # fmt: skip
     """o of one head; heads and sequences of a batch go one after another, since a chunk fills the cache."""
-    return sequential_vmap(partial(outputs, kernel=kernel, chunk=chunk))(q, k, v, there, drop)[0]
+    return _forward(q, k, v, there, drop, kernel, chunk)[0]
 
 
 def _forward(
-    q: Array, k: Array, v: Array, there: Array, drop: Dropout | None, kernel: Kernel, chunk: int
+    q: Array, k: Array, v: Array, there: Array, drop: Dropout | None, kernel: str, chunk: int
 ) -> tuple[Array, tuple]:
     o, a = sequential_vmap(partial(outputs, kernel=kernel, chunk=chunk))(q, k, v, there, drop)
     return o, (q, k, v, there, drop, o, a)
 
 
-def _backward(kernel: Kernel, chunk: int, kept: tuple, g: Array) -> tuple:
+def _backward(kernel: str, chunk: int, kept: tuple, g: Array) -> tuple:
     return *sequential_vmap(partial(slopes, kernel=kernel, chunk=chunk))(*kept, g), None, None
 
 
 attention.defvjp(_forward, _backward)
+
+
+# ---------------------------------------------------------------- all heads
+
+
+def fitting(chunk: int, n: int) -> int:
+    """The queries of a chunk, of n."""
+    return min(chunk or max(1, SCORES // n), n)
+
+
+def attend(
+    q: Float[Array, "H n d"], k: Float[Array, "H n d"], v: Float[Array, "H n d"], there: Bool[Array, " n"],
+    kernel: str, chunk: int = 0, drop: Dropout | None = None,
+) -> Float[Array, "H n d"]:  # fmt: skip
+    """S v, `chunk` queries at a time (0: as many as fit the cache); `drop` has a row for each head."""
+    chunk = fitting(chunk, q.shape[1])
+    return jax.vmap(lambda q, k, v, drop: attention(q, k, v, there, drop, kernel, chunk))(q, k, v, drop)
+
+
+def weights(
+    q: Float[Array, "H m d"], k: Float[Array, "H n d"], there: Bool[Array, " n"], kernel: str
+) -> Float[Array, "H m n"]:
+    """How much m queries look at n keys: softmax(q k' / sqrt(d)), or exp(-|q - k|^2 / (2 sqrt(d)))."""
+    C = jnp.where(there[None, None, :], scores(q, k, kernel), -jnp.inf)
+    return jnp.exp(C) if kernel == "gaussian" else jax.nn.softmax(C, axis=-1)
+
+
+def attend_plainly(
+    q: Float[Array, "H n d"], k: Float[Array, "H n d"], v: Float[Array, "H n d"], there: Bool[Array, " n"],
+    kernel: str, chunk: int = 0, drop: Dropout | None = None,
+) -> Float[Array, "H n d"]:  # fmt: skip
+    """The same in other words, whose slopes can be differentiated once more, for many models at once."""
+    n = q.shape[1]
+    chunk = fitting(chunk, n)
+
+    def rows(number: Array, part: Array) -> Array:
+        S = weights(part, k, there, kernel)
+        if drop is not None:
+            S = S * jax.vmap(partial(factors, number))(drop, S)
+        return jnp.einsum("hmn,hnd->hmd", S, v)
+
+    if chunk == n:
+        return rows(jnp.zeros((), int), q)
+    parts = jax.vmap(lambda q: whole_chunks(q, chunk), out_axes=1)(q)
+    found = jax.lax.map(lambda x: jax.checkpoint(rows)(*x), (jnp.arange(len(parts)), parts))
+    return jax.vmap(lambda x: joined(x, n), in_axes=1)(found)

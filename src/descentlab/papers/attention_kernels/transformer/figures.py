@@ -9,8 +9,15 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from descentlab.drawing import BLUE, VERMILION, Surface, band, legend, panels, style
 from descentlab.papers import Figure
-from descentlab.papers.attention_kernels.transformer.claims import planes, roughness
-from descentlab.papers.attention_kernels.transformer.runs import BOTH, KERNELS, TASKS, TRAINING, presets
+from descentlab.papers.attention_kernels.transformer.theorems import (
+    BOTH,
+    KERNELS,
+    TASKS,
+    TRAINING,
+    planes,
+    presets,
+    roughness,
+)
 
 COLOURS = {"softmax": BLUE, "gaussian": VERMILION}
 STYLES = {"common": ("-", "preset's rate"), "larger": ((0, (3, 1.5)), "ten times that")}
@@ -32,6 +39,20 @@ def draw_training(**runs: xr.Dataset) -> Canvas:
         ax.set(xlabel="step", title=title)
     legend(figure, columns=4)
     return figure
+
+
+FIGURE_1 = tuple(
+    Figure(
+        f"figure_1_{task}",
+        f"{title} with softmax and with Gaussian attention, at the preset's learning rate and at ten "
+        "times that: median and range over seeds.",
+        draw_training,
+        runs=TRAINING,
+        claims=(f"gaussian_trains_faster_on_{task}",),
+        presets=presets(task),
+    )
+    for task, title in TASKS.items()
+)
 
 
 @style()
@@ -82,18 +103,7 @@ def surfaces(**runs: xr.Dataset) -> list[Surface]:
     return found
 
 
-FIGURES = tuple(
-    Figure(
-        f"figure_1_{task}",
-        f"{title} with softmax and with Gaussian attention, at the preset's learning rate and at ten "
-        "times that: median and range over seeds.",
-        draw_training,
-        runs=TRAINING,
-        claims=(f"gaussian_trains_faster_on_{task}",),
-        presets=presets(task),
-    )
-    for task, title in TASKS.items()
-) + tuple(
+FIGURE_3 = tuple(
     Figure(
         f"figure_3_{task}",
         f"Loss landscapes on {title} over a direction of W^Q and one of W^K, random and filter-normalised or "

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from descentlab.engine import Extremes, Loaded, Probe, extremes_with_vector
-from descentlab.papers.attention_kernels.transformer.model import Transformer
+from descentlab.engine import Extremes, Loaded, Probe, extremes_with_vector, probe
 
+Transformer = Any  # what has layers with W_Q and W_K
 Block = list[Float[Array, "H D d"]]
 PRODUCTS = 16
 
@@ -65,16 +65,9 @@ def curvature(
 ) -> tuple[Extremes, Block]:
     """The extreme eigenvalues of the Hessian in a block, and the top eigenvector as long as the block."""
     weights = block(model, name)
-
-    def slope(by: Block) -> Block:
-        return jax.grad(lambda by: loss(moved(model, name, by)))(by)
-
     zero = [jnp.zeros_like(x) for x in weights]
-
-    def product(x: Block) -> Block:
-        return jax.jvp(slope, (zero,), (x,))[1]
-
-    found, top = extremes_with_vector(product, zero, key, PRODUCTS)
+    slope = jax.grad(lambda by: loss(moved(model, name, by)))
+    found, top = extremes_with_vector(lambda x: jax.jvp(slope, (zero,), (x,))[1], zero, key, PRODUCTS)
     size = norm(weights) / jnp.maximum(norm(top), 1e-12)
     return found, [size * x for x in top]
 
@@ -85,14 +78,10 @@ def probes(loss: Callable[[Transformer, Loaded], Array], points: int) -> dict[st
     Directions are drawn anew for each seed, the same for both kernels.
     """
 
-    def of(measure: Callable[[Transformer, Loaded], Any], doc: str, *dims: str) -> Probe:
-        return Probe(lambda task, p, state: measure(state.params, task), doc, dims, once=True)
-
     def random_plane(model: Transformer, task: Loaded) -> Array:
-        keys = jax.random.split(task.own.directions)
-        of_Q, of_K = (
-            filter_normalised(k, block(model, name)) for k, name in zip(keys, ("W_Q", "W_K"), strict=True)
-        )
+        Q_key, K_key = jax.random.split(task.own.directions)
+        of_Q = filter_normalised(Q_key, block(model, "W_Q"))
+        of_K = filter_normalised(K_key, block(model, "W_K"))
         return plane(lambda m: loss(m, task), model, of_Q, of_K, points)
 
     shared: dict[str, tuple[Transformer, tuple[Extremes, Block]]] = {}
@@ -113,7 +102,13 @@ def probes(loss: Callable[[Transformer, Loaded], Array], points: int) -> dict[st
 
     grid = ("along_Q", "along_K")
     return {
-        "random_plane": of(random_plane, "loss over random filter-normalised directions", *grid),
-        "top_plane": of(top_plane, "loss over the top eigenvectors of the Hessian in each block", *grid),
-        "eigenvalues": of(eigenvalues, "extreme eigenvalues of the Hessian in W^Q and W^K", "block", "end"),
+        "random_plane": probe(
+            random_plane, "loss over random filter-normalised directions", *grid, once=True
+        ),
+        "top_plane": probe(
+            top_plane, "loss over the top eigenvectors of the Hessian in each block", *grid, once=True
+        ),
+        "eigenvalues": probe(
+            eigenvalues, "extreme eigenvalues of the Hessian in W^Q and W^K", "block", "end", once=True
+        ),
     }

@@ -1,4 +1,4 @@
-"""One layer of multi-head attention, softmax or Gaussian, and the matrices of the theorems.
+"""One layer of multi-head attention with a softmax, Gaussian or linear kernel: outputs, B, J_Q, the floor.
 
 W^O is fixed and gives one number a position, so a head acts through u_h = W_h^V W_h^O alone:
 
@@ -13,7 +13,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-KERNELS = ("softmax", "gaussian")  # of the paper; the model knows linear attention too
+KERNELS = ("softmax", "gaussian")  # of the paper; linear attention is ours
+
+
+Inputs = Float[Array, "N n D"]  # X, a row a token
+Readout = Float[Array, "H d"]  # W^O
 
 
 class Weights(NamedTuple):
@@ -24,44 +28,37 @@ class Weights(NamedTuple):
     V: Float[Array, "H D d"]
 
 
-def projected(X: Float[Array, "N n D"], W: Float[Array, "H D d"]) -> Float[Array, "N H n d"]:
+def projected(X: Inputs, W: Float[Array, "H D d"]) -> Float[Array, "N H n d"]:
     """The queries X W_h^Q of all heads, or the keys."""
     return jnp.einsum("ikD,hDd->ihkd", X, W)
 
 
-def scores(w: Weights, X: Float[Array, "N n D"], kernel: str) -> Float[Array, "N H n n"]:
-    """C_ih: q_k . k_j / sqrt(d), or -|q_k - k_j|^2 / (2 sqrt(d))."""
-    q, k = projected(X, w.Q), projected(X, w.K)
-    C = jnp.einsum("ihkd,ihjd->ihkj", q, k)
+def scores(q: Float[Array, "*heads m d"], k: Float[Array, "*heads n d"], kernel: str) -> Array:
+    """C: q_k . k_j / sqrt(d), or -|q_k - k_j|^2 / (2 sqrt(d)), a row a query."""
+    C = jnp.einsum("...kd,...jd->...kj", q, k)
     if kernel == "gaussian":
         C = C - 0.5 * (jnp.sum(q**2, axis=-1)[..., :, None] + jnp.sum(k**2, axis=-1)[..., None, :])
     return C / jnp.sqrt(jnp.asarray(q.shape[-1], C.dtype))
 
 
-def attention(w: Weights, X: Float[Array, "N n D"], kernel: str) -> Float[Array, "N H n n"]:
+def attention(w: Weights, X: Inputs, kernel: str) -> Float[Array, "N H n n"]:
     """S_ih: the softmax of C_ih by rows, or exp(C_ih), whose rows need not sum to one.
 
     Linear attention has 1 + C for exp(C), and n for the sum over tokens.
     """
-    C = scores(w, X, kernel)
+    C = scores(projected(X, w.Q), projected(X, w.K), kernel)
     if kernel == "linear":
         return (1 + C) / X.shape[1]
     return jax.nn.softmax(C, axis=-1) if kernel == "softmax" else jnp.exp(C)
 
 
-def directions(w: Weights, W_O: Float[Array, "H d"]) -> Float[Array, "H D"]:
-    """u_h = W_h^V W_h^O."""
-    return jnp.einsum("hDd,hd->hD", w.V, W_O)
-
-
-def values(w: Weights, W_O: Float[Array, "H d"], X: Float[Array, "N n D"]) -> Float[Array, "N H n"]:
+def values(w: Weights, W_O: Readout, X: Inputs) -> Float[Array, "N H n"]:
     """v = X_i u_h, what attention averages."""
-    return jnp.einsum("ijD,hD->ihj", X, directions(w, W_O))
+    u = jnp.einsum("hDd,hd->hD", w.V, W_O)
+    return jnp.einsum("ijD,hD->ihj", X, u)
 
 
-def outputs(
-    w: Weights, W_O: Float[Array, "H d"], X: Float[Array, "N n D"], kernel: str
-) -> Float[Array, "N n"]:
+def outputs(w: Weights, W_O: Readout, X: Inputs, kernel: str) -> Float[Array, "N n"]:
     """MH(X_i)."""
     return jnp.einsum("ihkj,ihj->ik", attention(w, X, kernel), values(w, W_O, X))
 
@@ -69,16 +66,14 @@ def outputs(
 # ---------------------------------------------------------------- the matrices of the theorems
 
 
-def features(w: Weights, X: Float[Array, "N n D"], kernel: str) -> Float[Array, "Nn HD"]:
+def features(w: Weights, X: Inputs, kernel: str) -> Float[Array, "Nn HD"]:
     """B = [S_ih X_i], a row for each position of each input and a column for each number of each u_h."""
     N, n, _ = X.shape
     B = jnp.einsum("ihkj,ijD->ikhD", attention(w, X, kernel), X)
     return B.reshape(N * n, -1)
 
 
-def query_jacobian(
-    w: Weights, W_O: Float[Array, "H d"], X: Float[Array, "N n D"], kernel: str
-) -> Float[Array, "Nn HDd"]:
+def query_jacobian(w: Weights, W_O: Readout, X: Inputs, kernel: str) -> Float[Array, "Nn HDd"]:
     """J_Q, the derivative of all outputs in W^Q: row (i, k) is the direct sum over h of x_ik (x) g_ikh.
 
     g = -d^{-1/2} sum_j S_kj v_j (q_k - k_j), or d^{-1/2} sum_j S_kj (v_j - vbar_k) k_j for softmax, with
@@ -108,7 +103,7 @@ def least_singular(M: Float[Array, "rows columns"]) -> Float[Array, ""]:
 
 
 def reachable(
-    w: Weights, W_O: Float[Array, "H d"], X: Float[Array, "N n D"], kernel: str
+    w: Weights, W_O: Readout, X: Inputs, kernel: str
 ) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
     """Bounds on the outputs of every input, whatever W^Q and W^K are.
 
@@ -127,9 +122,7 @@ def reachable(
     return jnp.sum(low, axis=1), jnp.sum(high, axis=1)
 
 
-def floor(
-    w: Weights, W_O: Float[Array, "H d"], X: Float[Array, "N n D"], y: Float[Array, "N n"], kernel: str
-) -> Float[Array, ""]:
+def floor(w: Weights, W_O: Readout, X: Inputs, y: Float[Array, "N n"], kernel: str) -> Float[Array, ""]:
     """A loss below which no W^Q and W^K lead: half the squared distance of labels from what is reachable."""
     low, high = reachable(w, W_O, X, kernel)
     beyond = jnp.maximum(low[:, None] - y, 0) + jnp.maximum(y - high[:, None], 0)
