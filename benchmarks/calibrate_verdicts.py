@@ -26,7 +26,7 @@ import numpy as np
 import xarray as xr
 
 from descentlab import judging
-from descentlab.judging import Claim, Estimate, Interval, Outcome, judge, rivals
+from descentlab.judging import Claim, Estimate, Interval, Outcome, around, judge, rivals
 
 MOST_WRONG = 0.01
 LEAST_POWER = 0.95
@@ -73,7 +73,7 @@ def about(rng: Rng, truth: float, measure: Callable, reach: float = 0.5) -> tupl
     true = rng.random() < 0.5
     offset = rng.uniform(0, 0.9 * margin) if true else margin + rng.uniform(0.02, reach)
     center = truth + rng.choice([-1, 1]) * offset
-    claim = Claim("planted", "none", "The exponent is as claimed.", measure, Interval.around(center, margin))
+    claim = Claim("planted", "none", "The exponent is as claimed.", measure, around(center, margin))
     return claim, Outcome.REFUTED if true else Outcome.SUPPORTED
 
 
@@ -96,7 +96,7 @@ def power(
 def textbook(rng: Rng) -> Experiment:
     """A pure law, four decades, 10 % noise, eight seeds, claimed exactly: this must be decided."""
     data = series(rng, lambda t: -np.log(t), decades=4, records=100, seeds=8, noise=0.1)
-    claimed = Interval.around(rng.choice([-1.0, -0.7, -1.3]), 0.1)
+    claimed = around(rng.choice([-1.0, -0.7, -1.3]), 0.1)
     wrong = Outcome.REFUTED if claimed.holds(-1, -1) else Outcome.SUPPORTED
     return Experiment(data, Claim("planted", "none", "Textbook.", exponent, claimed), wrong)
 
@@ -129,7 +129,7 @@ def bend(rng: Rng, earliest: float, latest: float, within: bool) -> Experiment:
     truth = -b if within else -a + (a - b) * end
     data = series(rng, log_law, decades=decades)
     if rng.random() < 0.25:  # the claim that the bend makes false, and that one would like to believe
-        claimed = Interval.around(-a, 0.1)
+        claimed = around(-a, 0.1)
         wrong = Outcome.REFUTED if claimed.holds(truth, truth) else Outcome.SUPPORTED
         return Experiment(data, Claim("planted", "none", "Before the bend.", exponent, claimed), wrong)
     return Experiment(data, *about(rng, truth, exponent))
@@ -148,7 +148,7 @@ def faster(rng: Rng) -> Experiment:
     decades = rng.uniform(2.5, 4)
     folds = rng.uniform(0.5, 20)
     data = series(rng, lambda t: -folds * t / 10**decades, decades=decades)
-    claimed = Interval.around(-rng.uniform(0, 2), 0.1)
+    claimed = around(-rng.uniform(0, 2), 0.1)
     return Experiment(data, Claim("planted", "none", "A power.", exponent, claimed), Outcome.SUPPORTED)
 
 

@@ -2,7 +2,7 @@
 
 from tempfile import TemporaryDirectory
 
-from descentlab import Claim, Interval, judge, mean, run
+from descentlab import Claim, around, judge, mean, run
 from descentlab.papers.sign_descent import PRESETS
 
 preset = PRESETS["tiny"].replace(signal=2.0, steps=400)
@@ -15,7 +15,7 @@ claim = Claim(
     cite="this example",
     statement="Every step of SignGD adds 2 eta |mu| to <v, mu>.",
     measure=lambda run: mean((run["value_signal"].isel(step=-1) - run["value_signal"].isel(step=0)).values),
-    predicts=Interval.around(2 * preset.eta * preset.signal * preset.steps, 1e-9),
+    predicts=around(2 * preset.eta * preset.signal * preset.steps, 1e-9),
 )
 print(judge(claim, result.data))
 print(

@@ -19,8 +19,8 @@ import pytest
 from descentlab.cli import main
 from descentlab.data import files, look, mnist
 from descentlab.data.files import File
-from descentlab.engine import _platform as numerics
 from descentlab.errors import DataError, SettingError
+from descentlab.showing import doctor
 from descentlab.showing.doctor import examine
 
 CONTENT = bytes(range(256)) * 1000
@@ -300,7 +300,7 @@ def test_the_command_gets_what_is_missing(
 
 
 def test_the_doctor_looks_at_data(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(numerics, "miscompilations", list)  # tested elsewhere, and slow
+    monkeypatch.setattr(doctor, "miscompilations", list)  # tested elsewhere, and slow
     facts, problems = examine(tmp_path / "store")
     assert problems == []
     [line] = [fact for fact in facts if fact.startswith("data found")]

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descentlab.engine import Settings, parameter, parse_settings, preset
+from descentlab.cli.request import parse_settings
+from descentlab.engine import Settings, parameter, preset
 from descentlab.errors import SettingError
 
 

@@ -323,7 +323,7 @@ def test_an_exponent_is_judged():
     noise = 0.1 * np.random.default_rng(7).standard_normal((8, steps.size))
     data = xr.Dataset({"loss": (("seed", "step"), np.exp(noise) / steps)}, coords={"step": steps})
     for center, expected in ((-1.0, Outcome.SUPPORTED), (-0.7, Outcome.REFUTED), (-1.1, Outcome.UNDECIDED)):
-        power = Claim("p", "c", "s", lambda run: law.exponent(run["loss"]), Interval.around(center, 0.1))
+        power = Claim("p", "c", "s", lambda run: law.exponent(run["loss"]), around(center, 0.1))
         assert judge(power, data).outcome == expected
 
 

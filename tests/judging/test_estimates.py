@@ -54,7 +54,7 @@ def assert_covered(hits: np.ndarray, level: float, alpha: float = 1e-6) -> None:
 
 class TestInterval:
     def test_holds_and_misses(self):
-        predicted = Interval.around(-1, 0.5)
+        predicted = around(-1, 0.5)
         assert predicted == Interval(-1.5, -0.5)
         assert predicted.holds(-1.5, -0.5)
         assert not predicted.holds(-1.6, -1)
@@ -62,7 +62,7 @@ class TestInterval:
         assert not predicted.misses(-0.5, 3)
 
     def test_words_for_predictions(self):
-        assert around(-1.0, 0.5) == Interval.around(-1.0, 0.5)
+        assert around(-1.0, 0.5) == Interval(-1.5, -0.5)
         assert at_least(2) == Interval(2, math.inf)
         assert at_most(2) == Interval(-math.inf, 2)
         assert str(around(-1, 0.25)) == "[-1.25, -0.75]"

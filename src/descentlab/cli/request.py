@@ -1,11 +1,11 @@
 """Requests: what a command line asks for, checked before anything runs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from descentlab.engine import Settings, parse_settings
+from descentlab.engine import Settings
 from descentlab.errors import SettingError
 from descentlab.judging import Grid
 from descentlab.papers import Figure, Paper, load
@@ -13,6 +13,21 @@ from descentlab.running import Processes
 
 if TYPE_CHECKING:
     from descentlab.showing.gallery import Wanted
+
+
+def parse_settings(words: Iterable[str]) -> dict[str, str]:
+    """NAME=VALUE words as a mapping.
+
+    >>> parse_settings(["d=1500", "eta=1e-3"])
+    {'d': '1500', 'eta': '1e-3'}
+    """
+    settings = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name.strip() and equals and value.strip()):
+            raise SettingError(f"a setting is written NAME=VALUE, got {word!r}.")
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 def chosen(name: str, preset: str, set_: list[str], steps: int | None, seeds: int) -> tuple[Paper, Settings]:

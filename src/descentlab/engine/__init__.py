@@ -21,7 +21,7 @@ from descentlab.engine._optimizers import (
 )
 from descentlab.engine._platform import (
     cache_dir as cache_dir, configure as configure, cores as cores, float_dtype as float_dtype,
-    largest_divisor as largest_divisor, make_room as make_room, miscompilations as miscompilations,
+    largest_divisor as largest_divisor, make_room as make_room,
     OneThread as OneThread,
 )
 from descentlab.engine._plugin import chosen as chosen, fingerprint as fingerprint
@@ -29,11 +29,11 @@ from descentlab.engine._probes import log_spaced as log_spaced, Probe as Probe, 
 from descentlab.engine._program import Loaded as Loaded, System as System
 from descentlab.engine._random import bits as bits, normal as normal, thinning as thinning, words as words
 from descentlab.engine._rollout import (
+    PIECE_SECONDS as PIECE_SECONDS,
     begun as begun, Checkpoint as Checkpoint, rollout as rollout, rollouts as rollouts,
-    seconds_per_step as seconds_per_step,
 )
 from descentlab.engine._settings import (
-    parameter as parameter, parse_settings as parse_settings, preset as preset, Settings as Settings,
+    parameter as parameter, preset as preset, Settings as Settings,
     Training as Training, TRUE as TRUE,
 )
 from descentlab.engine._stages import Stage as Stage, Staged as Staged, staged as staged

@@ -104,16 +104,8 @@ def flow(
             low, high = jnp.where(whole | true, low, trial), jnp.where(true, trial, high)
             # Seeds that are done go on beside others: their trial must be one that can be solved.
             trial = jnp.where(jnp.isfinite(high), (low + high) / 2, end)
-            return (
-                jnp.zeros_like(whole),
-                trial,
-                low,
-                high,
-                at_low,
-                at_high,
-                at_end,
-                jnp.where(whole, taken, stride),
-            )
+            stride = jnp.where(whole, taken, stride)
+            return jnp.zeros_like(whole), trial, low, high, at_low, at_high, at_end, stride
 
         never, start = jnp.full_like(end, jnp.inf), state.params
         over = (state.hit >= 0) & stop

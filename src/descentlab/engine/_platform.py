@@ -1,8 +1,6 @@
 """The floating-point ground that every number of the laboratory stands on.
 
-Some releases of JAX compute wrong numbers on CPU. Those are refused when the
-package is imported, and `miscompilations` looks for the next such bug by
-comparing small compiled programs with NumPy.
+Some releases of JAX compute wrong numbers on CPU. Those are refused when the engine is imported.
 """
 
 import contextlib
@@ -11,7 +9,6 @@ import os
 import platform
 import re
 import threading
-from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -149,43 +146,3 @@ def make_room(most: int | None = None) -> bool:
         return False
     jax.clear_caches()
     return True
-
-
-def miscompilations(
-    rows: tuple[int, ...] = (20_000, 70_000), columns: tuple[int, ...] = (2, 3, 5, 8)
-) -> list[str]:
-    """The small compiled programs that disagree with NumPy; empty on a sound engine.
-
-    jax 0.9 and 0.10 fail at 3 and 5 columns beyond 16,384 rows.
-    """
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-
-    def wrong() -> Iterator[str]:
-        rng = np.random.default_rng(0)
-        for dtype, tolerance in ((np.float32, 1e-4), (np.float64, 1e-11)):
-            for m in columns:
-                M = rng.standard_normal((m, m)).astype(dtype)
-                for n in rows:
-                    R = rng.standard_normal((n, m)).astype(dtype)
-                    P = R.astype(np.float64) @ M.T.astype(np.float64)
-                    for name, (compiled, expected) in _reductions(jnp, P).items():
-                        value = jax.jit(jax.vmap(lambda r, f=compiled, A=M: f(A @ r)))(R)
-                        gap = np.max(
-                            np.abs(np.asarray(value, np.float64) - expected) / (1 + np.abs(expected))
-                        )
-                        if not gap < tolerance:
-                            yield f"{name} of a {n} x {m} product in {np.dtype(dtype).name}: off by {gap:.1e}"
-
-    return list(wrong())
-
-
-def _reductions(jnp, P: "np.ndarray") -> "dict[str, tuple[Callable, np.ndarray]]":
-    import numpy as np
-
-    return {
-        "sum of squares": (lambda p: jnp.sum(p**2), (P**2).sum(1)),
-        "sum of positive parts": (lambda p: jnp.sum(jnp.maximum(p, 0)), np.maximum(P, 0).sum(1)),
-        "maximum": (jnp.max, P.max(1)),
-    }

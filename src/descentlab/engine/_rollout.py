@@ -191,21 +191,6 @@ def begun(system: System, preset: Settings, seeds: int) -> tuple[Any, Any, Any, 
     return keys, tasks, states, filled(_leaves([system.program(preset)], seeds)), data
 
 
-@numerics.OneThread()
-def seconds_per_step(system: System, preset: Settings, seeds: int, steps: int = 50) -> float:
-    """The time a step of so many seeds takes here, compiled; of several steps where one is short."""
-    arguments = begun(system, preset, seeds)
-
-    def seconds(count: int) -> float:
-        began = time.monotonic()
-        jax.block_until_ready(system.advance(*arguments, 0, count))
-        return time.monotonic() - began
-
-    seconds(1)  # compiles
-    one = seconds(1)
-    return one if one > PIECE_SECONDS else seconds(steps) / steps
-
-
 def _date(
     advance: Callable, states: Any, low: int, high: int, lost: np.ndarray, diverged_at: np.ndarray
 ) -> None:

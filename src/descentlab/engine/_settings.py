@@ -183,21 +183,6 @@ def checked(f: dataclasses.Field, value: Any) -> Any:
     return value
 
 
-def parse_settings(words: Iterable[str]) -> dict[str, str]:
-    """NAME=VALUE words as a mapping.
-
-    >>> parse_settings(["d=1500", "eta=1e-3"])
-    {'d': '1500', 'eta': '1e-3'}
-    """
-    settings = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not (name.strip() and equals and value.strip()):
-            raise SettingError(f"a setting is written NAME=VALUE, got {word!r}.")
-        settings[name.strip()] = value.strip()
-    return settings
-
-
 @dataclass_transform(frozen_default=True, field_specifiers=(parameter,))
 def preset(cls: type[T]) -> type[T]:
     """The class as a frozen dataclass and a pytree whose leaves are its real-valued fields and `steps`.

@@ -22,7 +22,7 @@ EVERYTHING: Bounds = (-math.inf, math.inf)
 class Interval:
     """A closed interval of predicted values.
 
-    >>> Interval.around(-1, 0.25).holds(-1.1, -0.9)
+    >>> around(-1, 0.25).holds(-1.1, -0.9)
     True
     """
 
@@ -32,11 +32,6 @@ class Interval:
     def __post_init__(self) -> None:
         if not self.low <= self.high:
             raise ValueError(f"Interval needs low <= high, got low={self.low}, high={self.high}.")
-
-    @classmethod
-    def around(cls, x: Number, margin: Number) -> Interval:
-        """[x - margin, x + margin]."""
-        return cls(x - margin, x + margin)
 
     def holds(self, low: Number, high: Number) -> bool:
         """Whether [low, high] lies inside."""
@@ -56,7 +51,7 @@ class Interval:
 
 def around(x: Number, margin: Number) -> Interval:
     """[x - margin, x + margin], for `predicts` of a claim."""
-    return Interval.around(x, margin)
+    return Interval(x - margin, x + margin)
 
 
 def at_least(x: Number) -> Interval:

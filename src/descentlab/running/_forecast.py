@@ -1,8 +1,11 @@
 """Forecasts: how much there is to do, and about how long training takes on this machine."""
 
+import time
 from collections.abc import Sequence
 
-from descentlab.engine import Settings, seconds_per_step
+import jax
+
+from descentlab.engine import PIECE_SECONDS, OneThread, Settings, System, begun
 from descentlab.papers import Paper
 from descentlab.running._plan import label
 from descentlab.running._progress import Progress
@@ -39,3 +42,18 @@ def span(seconds: float) -> str:
     units = (("days", 86_400), ("hours", 3600), ("minutes", 60))
     unit, length = next((one for one in units if seconds >= 2 * one[1]), units[-1])
     return f"{seconds / length:.0f} {unit}"
+
+
+@OneThread()
+def seconds_per_step(system: System, preset: Settings, seeds: int, steps: int = 50) -> float:
+    """The time a step of so many seeds takes here, compiled; of several steps where one is short."""
+    arguments = begun(system, preset, seeds)
+
+    def seconds(count: int) -> float:
+        began = time.monotonic()
+        jax.block_until_ready(system.advance(*arguments, 0, count))
+        return time.monotonic() - began
+
+    seconds(1)  # compiles
+    one = seconds(1)
+    return one if one > PIECE_SECONDS else seconds(steps) / steps
