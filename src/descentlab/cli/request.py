@@ -57,7 +57,7 @@ def atlas_wanted(names: list[str], scale: str, seeds: int) -> bool:
 
 
 def processes(workers: int | None, fewest: int = Processes.fewest) -> Processes:
-    """A pool of `workers` processes on this machine, by default one for each core; `fewest` as in the pool."""
+    """A pool of `workers` processes on this machine, by default one for each core."""
     if workers is not None and workers < 1:
         raise SettingError(f"workers takes a whole number >= 1, got workers={workers}.")
     return Processes(fewest=fewest) if workers is None else Processes(workers, fewest)
