@@ -1,4 +1,4 @@
-"""Pools: whoever computes jobs gives the same numbers, and loses none."""
+"""Pools: every pool computes the same numbers, and loses none."""
 
 import contextlib
 import errno
@@ -101,7 +101,7 @@ def test_processes_compute_what_this_one_does_though_one_is_killed(
     assert history(store) == {name: [[0, SEEDS]] for name in NAMES}
     assert jobs_in_progress(store) == []
     assert store.problems() == []
-    assert len(ticks) > 4, "nobody was told how far it was"
+    assert len(ticks) > 4, "progress was not called"
 
 
 def test_cells_that_take_their_workers_down_have_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -322,9 +322,9 @@ def test_the_live_page_follows_a_run(tab: Tab, tmp_path: Path):
             "document.querySelector('#where').textContent.startsWith('Nothing is being computed')"
         )
         file.step(40, 0.5)
-        page.wait_for_function("document.querySelectorAll('.tasks progress').length === 1")
-        assert page.locator(".tasks progress").get_attribute("value") == "40"
-        assert "bowl eta=0.1" in page.locator(".tasks").inner_text()
+        page.wait_for_function("document.querySelectorAll('.jobs progress').length === 1")
+        assert page.locator(".jobs progress").get_attribute("value") == "40"
+        assert "bowl eta=0.1" in page.locator(".jobs").inner_text()
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide == 0
         page.goto("about:blank")

@@ -24,7 +24,7 @@ from descentlab.running._forecast import announce
 from descentlab.showing.terminal import Display, progress_of
 from descentlab.store import Store
 
-LONG = 3_000_000
+LONG = 100_000_000  # steps: the run is stopped before its end
 RUN = ["run", "bilinear_teachers", "tiny", "--set", "detail=false", "--seeds", "2"]
 
 
@@ -91,10 +91,10 @@ def test_run_shows_a_bar_with_steps_time_and_loss_and_stops_at_ctrl_c(screen: Sc
             return process.poll() is None
 
         # Before a program is compiled and a step is taken, there is a bar.
-        screen.waits_for(rf"1 cell: 0 in the store, .* 1 to go[^\0]*━━━━ 0/{LONG}", alive)
-        moved = screen.waits_for(rf"━ ([1-9]\d*)/{LONG} +loss ([\d.e+-]+) +\d+:\d\d:\d\d left", alive)
+        screen.waits_for(rf"1 cell: 0 in the store, .* 1 to go[^\0]*━━━━ +0/{LONG}", alive)
+        moved = screen.waits_for(rf"━ +([1-9]\d*)/{LONG} +loss ([\d.e+-]+) +\d+:\d\d:\d\d left", alive)
         assert float(moved[2]) > 0
-        further = screen.waits_for(rf"━ (?!{moved[1]}/)(\d+)/{LONG} +loss", alive, moved.end())
+        further = screen.waits_for(rf"━ +(?!{moved[1]}/)(\d+)/{LONG} +loss", alive, moved.end())
         assert int(further[1]) > int(moved[1])
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
@@ -186,5 +186,5 @@ def test_the_display_shows_how_a_sweep_stands(
     # Without a terminal there are lines at the beginning and at the end, and no bars.
     counts = [said.count(f"3 cells: 1 in the store, {done} done, 0 failed, 2 running") for done in range(3)]
     assert all(counts) if terminal else counts == [1, 0, 1]
-    assert ("bowl 2 cells eta=0.1..0.2" in said) == terminal
+    assert ("bowl 2 cells eta=0.1..0.2 (3 seeds)" in said) == terminal
     assert ("0/20" in said) == terminal

@@ -489,7 +489,7 @@ def test_a_cell_that_another_process_holds_is_left_to_it(bowl: Paper, tmp_path: 
 
 
 class Said(Progress):
-    """Remembers what it is told."""
+    """Remembers what is said."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -558,7 +558,7 @@ def test_what_failed_is_not_shown_as_running(bowl: Paper, tmp_path: Path, monkey
     assert jobs_in_progress(store) == []
 
 
-def test_an_error_is_raised_to_whoever_asks_for_one_run(
+def test_an_error_is_raised_where_one_run_is_asked_for(
     bowl: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(bowl.module, "UNLUCKY", {0.5})

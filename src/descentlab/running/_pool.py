@@ -84,8 +84,12 @@ class Processes:
         count = min(self.workers, len(jobs))
         try:
             while waiting or any(worker.work for worker in team):
-                while waiting and (worker := _free(team, count)):
-                    worker.give(waiting.popleft(), store)
+                idle = [worker for worker in team if worker.work is None]
+                while waiting and (idle or len(team) < count):
+                    if not idle:
+                        team.append(_Worker(devices=max(1, cores() // count)))
+                        idle.append(team[-1])
+                    idle.pop().give(waiting.popleft(), store)
                 ready = wait([worker.connection for worker in team], TICK_SECONDS)
                 for worker in [worker for worker in team if worker.connection in ready]:
                     work = worker.work
@@ -116,17 +120,6 @@ class _Work:
 
     job: Job
     losses: int = 0
-
-
-def _free(team: "list[_Worker]", most: int) -> "_Worker | None":
-    """A worker without work, a new one if there may be more of them; None if all are at work."""
-    for worker in team:
-        if worker.work is None:
-            return worker
-    if len(team) == most:
-        return None
-    team.append(_Worker(max(1, cores() // most)))
-    return team[-1]
 
 
 class _Worker:

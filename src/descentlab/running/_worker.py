@@ -8,10 +8,10 @@ fit the memory together are computed and stored in blocks.
 import contextlib
 import functools
 import os
+import queue
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -211,21 +211,18 @@ def serve(descriptor: int) -> None:
     """
     os.dup2(2, 1)  # what is printed here must not come between the caller's results
     caller = Connection(descriptor)
-    orders: deque[tuple[Job, Path]] = deque()
-    arrived = threading.Semaphore(0)
+    orders: queue.SimpleQueue[tuple[Job, Path]] = queue.SimpleQueue()
 
     def listen() -> None:
         while True:
             try:
-                orders.append(caller.recv())
+                orders.put(caller.recv())
             except (EOFError, OSError):
                 os._exit(1)  # the store is consistent at any moment
-            arrived.release()
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
-        arrived.acquire()
-        job, path = orders.popleft()
+        job, path = orders.get()
         try:
             for result in perform(job, Store(path)):
                 caller.send(result)

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 10  # between two lines where there is no terminal
 EARLY = 0.02  # of the work, before which no pace is shown
-BAR_WIDTH = 16
+BAR_WIDTH = 24
 
 
 class Display(Progress):
@@ -80,22 +80,21 @@ class Display(Progress):
                 words += [f"step {jobs[0]['step']} of {jobs[0]['steps']}", _loss(jobs[0])]
             self.say(", ".join(filter(None, words)))
 
-    def table(self) -> Group | Text:
-        """The tally in a line, and a bar for each job in progress."""
+    def table(self) -> Group:
+        """The tally in a line, and for each job in progress its label and a bar."""
         if self.tally is None:
-            return Text()
+            return Group()
         jobs = self._jobs(self.tally)
-        bars = Table.grid(padding=(0, 1))
+        words = progress_of(self.tally, jobs, time.monotonic() - self.tally.began)
+        lines: list[RenderableType] = [Text(words)]
         for job in jobs:
+            bar = ProgressBar(total=job["steps"], completed=job["step"], width=BAR_WIDTH)
             left = job["seconds_left"]
-            bars.add_row(
-                Text(job["label"]),
-                ProgressBar(total=job["steps"], completed=job["step"], width=BAR_WIDTH),
-                Text(f"{job['step']}/{job['steps']}"),
-                Text(_loss(job)),
-                Text("" if left is None else f"{datetime.timedelta(seconds=round(left))} left"),
-            )
-        return Group(Text(progress_of(self.tally, jobs, time.monotonic() - self.tally.began)), bars)
+            time_left = "" if left is None else f"{datetime.timedelta(seconds=round(left))} left"
+            line = Table.grid(padding=(0, 2))
+            line.add_row("", bar, Text(f"{job['step']}/{job['steps']}"), Text(_loss(job)), Text(time_left))
+            lines += [Text(f"{job['label']} ({job['seeds']} seeds)"), line]
+        return Group(*lines)
 
     def _jobs(self, tally: Tally) -> list[dict[str, Any]]:
         """The jobs in progress that compute cells of the tally, in any process."""

@@ -8,7 +8,6 @@
     responsive: true,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendChartToCloud"],
   };
-  const begun = new Map(); // where each task was when this page first saw it
 
   async function ask(path) {
     const answer = await fetch(path);
@@ -20,16 +19,7 @@
     return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
   }
 
-  // By the steps made since this page was opened, since what came before may have been compiling.
-  function left(one) {
-    const name = `${one.host} ${one.pid} ${one.label}`;
-    if (!begun.has(name)) begun.set(name, { step: one.step, time: performance.now() });
-    const { step, time } = begun.get(name);
-    const rate = (one.step - step) / (performance.now() - time);
-    return rate > 0 ? `, ${minutes((one.steps - one.step) / rate / 1000)} left` : "";
-  }
-
-  function task(one) {
+  function job(one) {
     const item = document.createElement("li");
     const bar = document.createElement("progress");
     bar.max = one.steps;
@@ -38,8 +28,9 @@
     const words = document.createElement("span");
     const many = one.cells > 1 ? `${one.cells} cells of ${one.seeds} seeds` : `${one.seeds} seeds`;
     const loss = one.loss === null ? "" : `, loss ${Number(one.loss).toPrecision(3)}`;
+    const left = one.seconds_left === null ? "" : `, ${minutes(one.seconds_left)} left`;
     const step = `step ${one.step.toLocaleString("en")} of ${one.steps.toLocaleString("en")}`;
-    words.textContent = `${step}${loss}${left(one)}; ${many}, on ${one.host}`;
+    words.textContent = `${step}${loss}${left}; ${many}, on ${one.host}`;
     const name = document.createElement("strong");
     name.textContent = one.label;
     item.append(name, words, bar);
@@ -106,8 +97,8 @@
     try {
       const state = JSON.parse(await ask("state.json"));
       const count = state.running.length;
-      $("where").textContent = `${count === 0 ? "Nothing is being computed" : `${count} task${count > 1 ? "s" : ""}`} on ${state.store}.`;
-      $("tasks").replaceChildren(...state.running.map(task));
+      $("where").textContent = `${count === 0 ? "Nothing is being computed" : `${count} job${count > 1 ? "s" : ""}`} on ${state.store}.`;
+      $("jobs").replaceChildren(...state.running.map(job));
       const running = state.running.flatMap((one) => one.runs.slice(0, 3).map((run) => [run, `${one.cells > 1 ? run : one.label}, running`]));
       const names = new Set(running.map(([run]) => run));
       const recent = state.recent.filter((one) => !names.has(one.run));
