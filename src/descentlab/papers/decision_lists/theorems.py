@@ -176,7 +176,8 @@ def room(epsilon: Any, L_0: Any, n: int, m: int) -> Any:
     >>> bool(room(5.67, np.log(30), 30, 2) > 1 > room(5.67, np.log(20), 20, 2))
     True
     """
-    return epsilon * np.maximum(L_0 - 6 * epsilon / n, 0.0) ** 2 / (4 * m * L_0)
+    A = L_0 - 6 * epsilon / n
+    return np.where(A > 0, epsilon * A**2 / (4 * m * L_0), 0.0)
 
 
 def condition_room(p: Preset) -> float:
