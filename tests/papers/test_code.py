@@ -409,6 +409,16 @@ def reworded(source: str) -> str:
     return ast.unparse(tree)
 
 
+def test_a_rule_that_is_attached_to_a_function_counts(edit: Any):
+    paper = load("bilinear_teachers")
+    before = version(paper, paper.preset("quick"))
+    edit(
+        "descentlab.papers.bilinear_teachers",
+        lambda source: source.replace("jnp.where(z > 0, 1.0, jnp.where(z < 0, k, at_zero))", "jnp.ones_like(z)"),
+    )
+    assert version(paper, paper.preset("quick")) != before
+
+
 def test_no_words_count(edit: Any):
     before = [version(*setting) for setting in every_setting()]
     edit("", reworded)

@@ -159,6 +159,7 @@ class Module:
         for node in ast.walk(tree):
             self._note(node)
         self.statements = [Statement(node, self) for node in tree.body]
+        self.bound = {name for statement in self.statements for name in statement.names}
         self.effects = [statement for statement in self.statements if statement.has_effect]
         self.definitions: defaultdict[str, list[Statement]] = defaultdict(list)
         for statement in self.statements:
@@ -209,6 +210,8 @@ class Statement:
     def has_effect(self) -> bool:
         """Whether the statement does something else than to define or import names."""
         match self.node:
+            case ast.FunctionDef(decorator_list=rules) if any(len(_chain(rule)) > 1 for rule in rules):
+                return _chain(rules[0])[0] in self.module.bound  # a rule of a function, as by @f.defjvp
             case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
                 return False
             case ast.Expr(value=ast.Constant()) | ast.Import():
