@@ -160,7 +160,7 @@ def outlook(run: xr.Dataset) -> int:
     return int(min(last, max(120, 2 * np.median(stage_times(run)["T_query"]))))
 
 
-def signed_threads(ax: Axes, run: xr.Dataset, name: str, sign: xr.DataArray) -> None:
+def signed_threads(ax: Axes, run: xr.Dataset, name: str, sign: Any) -> None:
     """Noise times a sign: solid what is negative after stage III, the rest dotted, as on the slides."""
     each, negative = rows(run[name] * sign), rows(until(run, 60)[name] * sign)[:, -1] < 0
     threads(ax, run["step"].values, each[negative], VERMILION, most=20)
