@@ -1,6 +1,6 @@
 """The atlas: every paper's task under every optimiser and attention kernel that fits it, as one table.
 
-Papers declare what fits (crossing.py); their modules are found by name. Cells are runs like any other: what
+Papers declare what fits (`Crossing`); their modules are found by name. Cells are runs like any other: what
 the store holds is not computed again, and what it lacks is made by all cores.
 """
 

@@ -1,4 +1,4 @@
-"""Foreign functions: a setting may name one that its paper knows, or one's own as module:function.
+"""Plug-in functions: a setting may name one that its paper knows, or any other as module:function.
 
 >>> chosen("law", "math:sqrt", {})(4.0)
 2.0
@@ -35,7 +35,7 @@ def chosen(field: str, name: str, known: Mapping[str, Callable]) -> Callable[...
 
 
 def fingerprint(name: str, known: Mapping[str, Callable]) -> str:
-    """A hash of the source of a function of one's own, so that changing it makes another run."""
+    """A hash of the source of a plug-in function, so that changing it makes another run."""
     if name in known:
         return ""
     found = chosen("setting", name, known)

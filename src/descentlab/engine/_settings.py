@@ -89,7 +89,7 @@ class Settings:
         return {}
 
     def foreign_code(self) -> str:
-        """A fingerprint of functions of one's own that the fields name."""
+        """A fingerprint of the functions that the fields name as module:function."""
         return ""
 
     def replace(self: T, settings: Mapping[str, Any] | None = None, **more: Any) -> T:

@@ -1,8 +1,8 @@
 """Crossings: a paper's task under the optimisers and attention kernels of other papers.
 
-A paper says in `ATLAS` what of the others fits its task, in its own letters:
+A paper says what of the others fits its task, in its own letters:
 
-    ATLAS = (
+    CROSSING = (
         Crossing(
             "signal-noise classification", Preset(...), rate=("eta",),
             optimizers={"gd": Variant({"optimizer": "gd"}, spaced(0.1, 100, 7)), ...},

@@ -1,8 +1,8 @@
-"""Harvests: the runs of a grid as one dataset, with exponents, tables and files.
+"""Gathering: the runs of a grid as one dataset, with exponents, tables and files.
 
 Dimensions are those of the grid, `seed`, `step` and a probe's own. A probe keeps its trajectory where all
 cells are recorded at the same steps, else its last record; where its own dimensions differ in size between
-cells, their mean. What the paper reads off a run (its READINGS, such as stage times) stands beside the
+cells, their mean. What the paper reads off a run (its `readings`, such as stage times) stands beside the
 probes. A cell that failed is nan everywhere and true in `failed`; a cell whose setting has no such probe is
 nan there. Where a setting and a probe, or a probe's dimension, share a name, the probe's becomes `probe_...`;
 a setting called like what every dataset has, such as `step`, becomes `setting_...`.
@@ -32,11 +32,11 @@ from descentlab.running import identify
 from descentlab.store import SWEEPS, Store, write_entry, writing
 from descentlab.sweeping._exponents import Fit, exponent_in
 
-# What every harvest has, so that no setting may be called so in it.
+# What every gathered dataset has, so that no setting may be called so in it.
 OWN = ("seed", "step", "failed", "run", "diverged_at")
 
 
-def harvest(
+def gathered(
     paper: Paper,
     over: Sequence[Grid],
     cells: np.ndarray,
@@ -72,7 +72,7 @@ def harvest(
 
 
 def coordinate(setting: str) -> str:
-    """What a setting is called in a harvest."""
+    """What a setting is called in a gathered dataset."""
     return f"setting_{setting}" if setting in OWN else setting
 
 

@@ -29,7 +29,7 @@ from descentlab.sweeping._axes import axes_of
 from descentlab.sweeping._axes import axis as axis
 from descentlab.sweeping._axes import cells as cells
 from descentlab.sweeping._exponents import Fit
-from descentlab.sweeping._gather import as_json, exponents, harvest, save
+from descentlab.sweeping._gather import as_json, exponents, gathered, save
 
 FEWEST_JOBS = 2  # for which workers are started: jobs of a sweep are large
 Exponents = Mapping[str, Mapping[str, Fit]]
@@ -113,7 +113,7 @@ def sweep(
     presets = [preset for grid in grids.values() for preset in grid.flat]
     pool = pool or Processes(fewest=FEWEST_JOBS)
     tally = complete(paper, presets, seeds, here, pool=pool, progress=progress, retry=retry)
-    found = {name: harvest(paper, axes[name], grids[name], seeds, here, tally.failed) for name in grids}
+    found = {name: gathered(paper, axes[name], grids[name], seeds, here, tally.failed) for name in grids}
     fits = _merged({name: exponents(data) for name, data in found.items()})
     return Sweep(found, fits, save(found, fits, here), tally)
 

@@ -695,7 +695,7 @@ def regression(what: str, train: str) -> Crossing:
     )
 
 
-ATLAS = (regression("all weights", "qkv"), regression("W^Q alone", "q"))
+CROSSINGS = (regression("all weights", "qkv"), regression("W^Q alone", "q"))
 
 PAPER = Paper(
     "Unraveling the Gradient Descent Dynamics of Transformers",
