@@ -5,6 +5,7 @@ checkers too. A room may import from rooms above it, never from one below.
 """
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -157,3 +158,14 @@ def test_public_nouns_are_there_and_those_without_jax_need_none():
         [sys.executable, "-c", find + forbid + use], capture_output=True, text=True, check=True
     ).stdout
     assert "judge" in names
+
+
+def test_no_two_public_things_have_one_name():
+    found: dict[str, dict[int, str]] = {}
+    for name in (room for room in ROOMS if room != "cli" and f"descentlab.{room}" in MODULES):
+        module = importlib.import_module(f"descentlab.{name}")
+        for key in (key for key in dir(module) if not key.startswith("_")):
+            value = getattr(module, key)
+            if str(getattr(value, "__module__", "descentlab")).startswith("descentlab"):
+                found.setdefault(key, {})[id(value)] = name
+    assert not {key: list(rooms.values()) for key, rooms in found.items() if len(rooms) > 1}

@@ -14,7 +14,7 @@ from descentlab.atlas import as_csv, as_text, rates_as_csv
 from descentlab.atlas._tables import COLUMNS
 from descentlab.cli import app
 from descentlab.errors import SettingError
-from descentlab.papers import KERNELS, OPTIMIZERS
+from descentlab.papers import KERNEL_WORDS, OPTIMIZER_WORDS
 from descentlab.papers import _registry as paper
 from descentlab.store import Store
 
@@ -35,7 +35,7 @@ def test_every_pair_of_every_paper_is_a_run_or_has_a_reason():
     assert len({p.name for p, _ in found}) >= 5
     for p, crossing in found:
         assert len(set(atlas.presets(crossing))) == len(atlas.presets(crossing)), p.name
-        pairs = [(o, k) for o in OPTIMIZERS for k in KERNELS]
+        pairs = [(o, k) for o in OPTIMIZER_WORDS for k in KERNEL_WORDS]
         assert all(crossing.fits(*pair) or crossing.why_not(*pair) for pair in pairs)
         assert all(rate > 0 for variant in crossing.optimizers.values() for rate in variant.rates)
 
@@ -54,7 +54,7 @@ def test_cells_of_the_bowl_are_known(bowl: None, tmp_path: Path):
         # With a tenth of the step the loss is a tenth after 11 steps, which are recorded at 20.
         assert cell.shares == {0.01: (0.0, float("inf"), 0.0), 0.1: (1.0, 20.0, 0.0), 1.0: (1.0, 1.0, 1.0)}
     rows = list(csv.DictReader(io.StringIO(as_csv(found))))
-    assert len(rows) == len(OPTIMIZERS) * len(KERNELS)
+    assert len(rows) == len(OPTIMIZER_WORDS) * len(KERNEL_WORDS)
     assert list(rows[0]) == list(COLUMNS)
     assert [r["does_not_fit"] for r in rows[:4]] == ["", "no sign", "no Adam", "not sparse"]
     assert (rows[0]["steps"], rows[0]["learning_rates"], rows[0]["own"]) == ("1.0", "1", "1")

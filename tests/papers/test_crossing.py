@@ -10,7 +10,7 @@ import xarray as xr
 from descentlab.atlas._cells import judged
 from descentlab.engine import Settings, parameter, preset
 from descentlab.judging import Broken
-from descentlab.papers import KERNELS, OPTIMIZERS, Crossing
+from descentlab.papers import KERNEL_WORDS, OPTIMIZER_WORDS, Crossing
 from descentlab.papers._crossings import Goal, Variant, share_of_start, spaced
 
 STEPS = np.array([0, 1, 2, 4, 8, 16])
@@ -128,7 +128,7 @@ def test_runs_have_the_rate_in_its_fields_and_reasons_are_by_kernel_optimizer_or
     assert [p.settings() for p in own.runs("gd", "softmax").values()] == [
         {"eta": 0.1, "optimizer": "gd"}, {"eta": 1.0, "optimizer": "gd"},
     ]  # fmt: skip
-    fitting = [(o, k) for o in OPTIMIZERS for k in KERNELS if own.fits(o, k)]
+    fitting = [(o, k) for o in OPTIMIZER_WORDS for k in KERNEL_WORDS if own.fits(o, k)]
     assert fitting == [("gd", "softmax")]
     assert (own.why_not("sign", "softmax"), own.why_not("gd", "linear")) == ("s", "no logits")
     assert spaced(1e-3, 1e-1, 3) == (1e-3, 1e-2, 1e-1)

@@ -11,7 +11,7 @@ from descentlab import running
 from descentlab.atlas._cells import Cell, judged
 from descentlab.engine import Settings
 from descentlab.papers import FEWEST_SEEDS as FEWEST_SEEDS
-from descentlab.papers import KERNELS, OPTIMIZERS, Crossing, Paper, load, names
+from descentlab.papers import KERNEL_WORDS, OPTIMIZER_WORDS, Crossing, Paper, load, names
 from descentlab.running import Pool, Progress, identify
 from descentlab.store import Store
 
@@ -35,7 +35,7 @@ class Row:
     @property
     def title(self) -> str:
         """The task and the kernel in words."""
-        return f"{self.paper.name}: {self.crossing.task}, {KERNELS[self.kernel]} attention"
+        return f"{self.paper.name}: {self.crossing.task}, {KERNEL_WORDS[self.kernel]} attention"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def tasks(papers: Iterable[str] | None = None) -> list[tuple[Paper, Crossing]]:
 
 def presets(crossing: Crossing) -> list[Settings]:
     """The runs of all cells of a task."""
-    fitting = [(o, k) for k in KERNELS for o in OPTIMIZERS if crossing.fits(o, k)]
+    fitting = [(o, k) for k in KERNEL_WORDS for o in OPTIMIZER_WORDS if crossing.fits(o, k)]
     return [preset for pair in fitting for preset in crossing.runs(*pair).values()]
 
 
@@ -92,4 +92,4 @@ def _rows(paper: Paper, crossing: Crossing, seeds: int, store: Store) -> list[Ro
             crossing, {rate: running.stored(paper, p, seeds, store).data for rate, p in runs.items()}
         )
 
-    return [Row(paper, crossing, k, {o: cell(o, k) for o in OPTIMIZERS}) for k in KERNELS]
+    return [Row(paper, crossing, k, {o: cell(o, k) for o in OPTIMIZER_WORDS}) for k in KERNEL_WORDS]

@@ -9,7 +9,7 @@ from typing import Any
 from descentlab.atlas._cells import Answer, Cell
 from descentlab.atlas._survey import Atlas, Row
 from descentlab.judging import Estimate
-from descentlab.papers import KERNELS, OPTIMIZERS
+from descentlab.papers import KERNEL_WORDS, OPTIMIZER_WORDS
 
 COLUMNS = (
     "paper", "task", "kernel", "optimizer", "own", "learns", "learning_share", "learning_low",
@@ -77,7 +77,10 @@ def _written(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
 
 def as_text(atlas: Atlas) -> str:
     """A line a task and kernel, a column an optimiser; and below, what learning and recovering mean."""
-    header, lines = ["", *OPTIMIZERS.values()], [[row.title, *shown(row)] for row in atlas.rows if row.fits]
+    header, lines = (
+        ["", *OPTIMIZER_WORDS.values()],
+        [[row.title, *shown(row)] for row in atlas.rows if row.fits],
+    )
     widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
     table = [
         "  ".join(w.ljust(n) for w, n in zip(line, widths, strict=True)).rstrip() for line in [header, *lines]
@@ -88,11 +91,11 @@ def as_text(atlas: Atlas) -> str:
 def as_markdown(atlas: Atlas) -> str:
     """The same for a page of documentation."""
     lines = [
-        f"| {row.crossing.task} | {KERNELS[row.kernel]} | {' | '.join(shown(row))} |"
+        f"| {row.crossing.task} | {KERNEL_WORDS[row.kernel]} | {' | '.join(shown(row))} |"
         for row in atlas.rows
         if row.fits
     ]
-    header = ["| task | attention | " + " | ".join(OPTIMIZERS.values()) + " |", "| --- " * 6 + "|"]
+    header = ["| task | attention | " + " | ".join(OPTIMIZER_WORDS.values()) + " |", "| --- " * 6 + "|"]
     return "\n".join([*header, *lines, "", *(f"- {goal}" for goal in goals(atlas))])
 
 

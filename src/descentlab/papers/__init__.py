@@ -19,8 +19,9 @@ if TYPE_CHECKING:
         Table as Table, figure as figure, table as table,
     )
     from descentlab.papers._crossings import (
-        FEWEST_SEEDS as FEWEST_SEEDS, KERNELS as KERNELS, OPTIMIZERS as OPTIMIZERS, Crossing as Crossing,
-        Goal as Goal, Variant as Variant, share_of_start as share_of_start, spaced as spaced,
+        FEWEST_SEEDS as FEWEST_SEEDS, KERNEL_WORDS as KERNEL_WORDS, OPTIMIZER_WORDS as OPTIMIZER_WORDS,
+        Crossing as Crossing, Goal as Goal, Variant as Variant, share_of_start as share_of_start,
+        spaced as spaced,
     )
     from descentlab.papers._registry import load as load, names as names
 # fmt: on
@@ -31,7 +32,7 @@ __path__ += places.own_papers()
 _HOMES = {
     "_catalogue": "catalogue text",
     "_contract": "Deviation Experiment Figure Paper Study Table figure table",
-    "_crossings": "FEWEST_SEEDS KERNELS OPTIMIZERS Crossing Goal Variant share_of_start spaced",
+    "_crossings": "FEWEST_SEEDS KERNEL_WORDS OPTIMIZER_WORDS Crossing Goal Variant share_of_start spaced",
     "_registry": "load names",
 }
 

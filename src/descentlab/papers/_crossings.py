@@ -2,21 +2,17 @@
 
 A paper says what of the others fits its task, in its own letters:
 
-    CROSSING = (
-        Crossing(
-            "signal-noise classification", Preset(...), rate=("eta",),
-            optimizers={"gd": Variant({"optimizer": "gd"}, spaced(0.1, 100, 7)), ...},
-            kernels={"softmax": {}},
-            learns=Goal("loss below a tenth of its start", share_of_start("training_loss"), below=0.1),
-            recovers=Goal("test error below 5 %", lambda run: run["test_error"], below=0.05),
-            own=("sign", "softmax"),
-            unfit={"gaussian": "why not"},
-        ),
+    CROSSING = Crossing(
+        "signal-noise classification", Preset(...), rate=("eta",),
+        optimizers={"gd": Variant({"optimizer": "gd"}, spaced(0.1, 100, 7)), ...},
+        kernels={"softmax": {}},
+        learns=Goal("loss below a tenth of its start", share_of_start("training_loss"), below=0.1),
+        recovers=Goal("test error below 5 %", lambda run: run["test_error"], below=0.05),
+        own=("sign", "softmax"),
+        unfit={"gaussian": "why not"},
     )
 
-Every pair of an optimiser and a kernel is a cell, swept over its rates and over seeds, and answers three
-questions: does it learn, how fast, does it recover the truth. A rate is chosen by one half of the seeds and
-judged by the other, and the other way round: no seed speaks of a rate that it had a part in choosing.
+The atlas trains every pair of an optimiser and a kernel that fits.
 """
 
 from __future__ import annotations
@@ -32,8 +28,8 @@ import xarray as xr
 from descentlab.engine import Settings
 from descentlab.judging import first_step
 
-OPTIMIZERS = {"gd": "GD", "sign": "SignGD", "adam": "Adam", "proximal": "Proximal"}
-KERNELS = {"softmax": "softmax", "gaussian": "Gaussian", "linear": "linear"}
+OPTIMIZER_WORDS = {"gd": "GD", "sign": "SignGD", "adam": "Adam", "proximal": "Proximal"}
+KERNEL_WORDS = {"softmax": "softmax", "gaussian": "Gaussian", "linear": "linear"}
 FEWEST_SEEDS = 2
 # Stands for what a seed that diverged has reached: nothing is worse, and it is a number.
 WORST = 1e300
@@ -115,12 +111,12 @@ class Crossing:
 
     def __post_init__(self) -> None:
         for kind, known, given in (
-            ("optimizers", OPTIMIZERS, self.optimizers),
-            ("kernels", KERNELS, self.kernels),
+            ("optimizers", OPTIMIZER_WORDS, self.optimizers),
+            ("kernels", KERNEL_WORDS, self.kernels),
         ):
             if strange := [name for name in given if name not in known]:
                 raise ValueError(f"{kind} of {self.task!r} takes {', '.join(known)}, got {strange[0]}.")
-        for optimizer, kernel in ((o, k) for o in OPTIMIZERS for k in KERNELS):
+        for optimizer, kernel in ((o, k) for o in OPTIMIZER_WORDS for k in KERNEL_WORDS):
             if not self.fits(optimizer, kernel):
                 self.why_not(optimizer, kernel)
         if not self.fits(*self.own):

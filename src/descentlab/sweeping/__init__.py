@@ -4,5 +4,5 @@
 from descentlab.sweeping._axes import axes_of as axes_of, axis as axis, cells as cells
 from descentlab.sweeping._exponents import exponent_in as exponent_in, Fit as Fit
 from descentlab.sweeping._figures import draw_all as draw_all
-from descentlab.sweeping._gather import scalars as scalars, table as table, write as write
+from descentlab.sweeping._gather import scalars as scalars
 from descentlab.sweeping._sweep import FEWEST_JOBS as FEWEST_JOBS, Sweep as Sweep, sweep as sweep

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from descentlab.atlas import Answer, Atlas, Cell, Row, as_csv, counted, rates_as_csv
 from descentlab.drawing import save, style
-from descentlab.papers import KERNELS, OPTIMIZERS
+from descentlab.papers import KERNEL_WORDS, OPTIMIZER_WORDS
 from descentlab.showing.report.files import Files
 from descentlab.words import interval, number
 
@@ -64,7 +64,7 @@ class Map:
     width: int
     links: tuple[tuple[str, str, str], ...]
 
-    optimizers = tuple(OPTIMIZERS.values())
+    optimizers = tuple(OPTIMIZER_WORDS.values())
     kinds = KINDS
 
 
@@ -96,7 +96,7 @@ def _groups(atlas: Atlas) -> Iterator[Group]:
 
 def _line(row: Row) -> Line:
     reason = "" if row.fits else row.crossing.unfit.get(row.kernel, "")
-    return Line(KERNELS[row.kernel], tuple(tile(row, o) for o in OPTIMIZERS), reason)
+    return Line(KERNEL_WORDS[row.kernel], tuple(tile(row, o) for o in OPTIMIZER_WORDS), reason)
 
 
 def kind_of(cell: Cell) -> str:
@@ -149,13 +149,13 @@ WIDE, HIGH, LABEL = 1.35, 0.42, 2.6  # inches of a cell, and of what is left of 
 def draw(atlas: Atlas) -> Figure:
     """The table for print: a rectangle a cell, with its numbers."""
     rows = [row for row in atlas.rows if row.fits]
-    size = (LABEL + WIDE * len(OPTIMIZERS), HIGH * (len(rows) + 1) + 0.5)
+    size = (LABEL + WIDE * len(OPTIMIZER_WORDS), HIGH * (len(rows) + 1) + 0.5)
     figure = Figure(figsize=size)
     ax = figure.add_axes((LABEL / size[0], 0.45 / size[1], 1 - LABEL / size[0], 1 - 0.45 / size[1]))
-    ax.set_xlim(0, len(OPTIMIZERS))
+    ax.set_xlim(0, len(OPTIMIZER_WORDS))
     ax.set_ylim(len(rows), -1)
     ax.set_axis_off()
-    for x, name in enumerate(OPTIMIZERS.values()):
+    for x, name in enumerate(OPTIMIZER_WORDS.values()):
         ax.text(x + 0.5, -0.35, name, ha="center", va="center", fontsize=9)
     for y, row in enumerate(rows):
         _draw_row(ax, y, row, first=y == 0 or rows[y - 1].crossing is not row.crossing)
@@ -168,9 +168,9 @@ def _draw_row(ax, y: int, row: Row, first: bool) -> None:
     if first:
         name = "\n".join(textwrap.wrap(row.crossing.task, 24))
         ax.text(-LABEL / WIDE + 0.03, y + 0.12, name, va="top", fontsize=8)
-        ax.plot([-LABEL / WIDE, len(OPTIMIZERS)], [y, y], color="#8c8c8c", lw=0.5, clip_on=False)
-    ax.text(-0.06, y + 0.5, KERNELS[row.kernel], ha="right", va="center", fontsize=8)
-    for x, optimizer in enumerate(OPTIMIZERS):
+        ax.plot([-LABEL / WIDE, len(OPTIMIZER_WORDS)], [y, y], color="#8c8c8c", lw=0.5, clip_on=False)
+    ax.text(-0.06, y + 0.5, KERNEL_WORDS[row.kernel], ha="right", va="center", fontsize=8)
+    for x, optimizer in enumerate(OPTIMIZER_WORDS):
         found = tile(row, optimizer)
         if not found.kind:
             continue
