@@ -5,6 +5,7 @@ checkers too. A room may import from rooms above it, never from one below.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -157,3 +158,15 @@ def test_public_nouns_are_there_and_those_without_jax_need_none():
         [sys.executable, "-c", find + forbid + use], capture_output=True, text=True, check=True
     ).stdout
     assert "judge" in names
+
+
+def test_contributing_has_the_map():
+    """Its table has the rooms from top to bottom, and names files that are there."""
+    guide = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| `(\w+)/` \|[^|]*\|([^|]*)\|$", guide, re.MULTILINE)
+    assert [name for name, _ in rows] == [name for name in ROOMS if (SOURCE / name).exists()]
+    files = [SOURCE / name / file for name, cell in rows for file in re.findall(r"`(\w+\.py|\w+/)`", cell)]
+    paths = re.findall(r"`(\w+/[\w./]*)`", guide)
+    files += [SOURCE / path for path in paths if path.partition("/")[0] in ROOMS]
+    assert len(files) > 50
+    assert [str(path) for path in files if not path.exists()] == []

@@ -20,6 +20,13 @@ def test_sound_engines_pass(version: str | None):
     numerics.refuse_wrong_jax(version)
 
 
+def test_promotion_is_strict_in_every_test():
+    with pytest.raises(ValueError, match="dtype_promotion"):
+        jnp.ones(2, jnp.int32) + jnp.ones(2, jnp.float32)
+    with pytest.raises(ValueError, match="rank_promotion"):
+        jnp.ones(2) + jnp.ones((2, 2))
+
+
 def test_compiled_programs_agree_with_numpy():
     assert numerics.miscompilations() == []
 

@@ -13,6 +13,7 @@ from descentlab.store import _code as sources
 from descentlab.store._code import _files, _further
 
 
+@pytest.mark.slow
 def test_what_reads_and_makes_real_data_counts_and_how_it_is_found_does_not():
     kernels = importlib.import_module("descentlab.papers.attention_kernels.transformer")
     names = [path.name for path in _further(_files(kernels))]
@@ -23,6 +24,7 @@ def test_what_reads_and_makes_real_data_counts_and_how_it_is_found_does_not():
     assert _further(_files(theory)) == []
 
 
+@pytest.mark.slow
 def test_a_mended_generator_makes_the_runs_on_its_images_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
