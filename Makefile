@@ -1,4 +1,5 @@
 # make reproduce   set up, then run, judge, draw and report everything at quick scale
+# make check       lint, types and fast tests, in a minute or so; sets up the first time only
 # make test        set up, then all checks
 # make bench       the lab against PyTorch (in a virtual environment of its own)
 # make performance docs/performance.md anew, from the same on a quiet machine
@@ -12,10 +13,14 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3 python3.11 python; do \
 BIN := .venv/bin
 JOBS ?= 2
 
-.PHONY: reproduce test setup browser lint types pytest examples bench performance calibrate readme docs clean
+.PHONY: reproduce check test setup browser lint types fast pytest examples bench performance calibrate readme docs clean
 
 reproduce: setup
 	$(BIN)/descentlab reproduce
+
+# Two at once: pyright takes one core for as long as the fast tests take another.
+check: $(if $(wildcard .venv/ready),,setup)
+	@$(MAKE) --no-print-directory -j 2 lint types fast
 
 test: setup browser lint types pytest examples
 
@@ -37,8 +42,14 @@ lint:
 types:
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
+fast:
+	$(BIN)/python -m pytest -q -m "not slow" --durations=0 --durations-min=1
+
+# The rooms that verdicts rest on are covered by tests to nine tenths, each.
 pytest:
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov --cov-report=
+	$(BIN)/coverage report --include='*/descentlab/judging/*' --fail-under=90
+	$(BIN)/coverage report --include='*/descentlab/store/*' --fail-under=90
 
 examples:
 	for example in examples/*.py; do $(BIN)/python $$example || exit 1; done
@@ -62,4 +73,4 @@ docs: setup
 	@echo $(CURDIR)/site/index.html
 
 clean:
-	rm -rf .venv .venv-torch .pytest_cache .ruff_cache .hypothesis site
+	rm -rf .venv .venv-torch .pytest_cache .ruff_cache .hypothesis .coverage site

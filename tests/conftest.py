@@ -1,33 +1,73 @@
-"""One store and one compilation cache for the whole test run; JAX under strict promotion."""
+"""What all tests share: a store, a compilation cache, JAX under strict promotion, and which tests are slow.
+
+`make check` leaves out slow tests. A test is slow if it takes more than about one second, as most do that
+start commands, compile papers or open browsers: all that `SLOW` names, and tests under `@pytest.mark.slow`.
+"""
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+# JAX reads these when it is imported: here, with the type checks of the first room, and in every command
+# that a test starts.
+os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
+os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
 # The workers of pytest-xdist share the cores: one device each.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "1")
 # Real data are used where they are, not fetched.
 os.environ.setdefault("DESCENTLAB_OFFLINE", "1")
 
-import jax
-
-from descentlab.engine import _platform as numerics
 from descentlab.store import Store
 
-numerics.configure()
-jax.config.update("jax_numpy_dtype_promotion", "strict")
-jax.config.update("jax_numpy_rank_promotion", "raise")
-# Tests compile many small programs: keep them all, for all workers and the commands they start.
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+HERE = Path(__file__).parent
+SLOW = (
+    "atlas", "papers", "running", "scaffold", "sweeping",
+    "data/test_pathfinder.py", "engine/test_curvature.py", "engine/test_flow.py",
+    "showing/test_browser.py", "showing/test_live.py",
+    "test_bench.py", "test_documents.py", "test_site.py",
+)  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def room_for_programs():
-    """A worker compiles thousands of programs, more than a process may hold."""
-    numerics.make_room()
+def is_slow(path: Path) -> bool:
+    """Whether all tests of a file or folder are slow."""
+    return any(path.is_relative_to(HERE / place) for place in SLOW)
+
+
+def pytest_configure() -> None:
+    """Refuses a slow place that is not there: it was renamed."""
+    if gone := [place for place in SLOW if not (HERE / place).exists()]:
+        raise pytest.UsageError(f"tests/conftest.py: SLOW names {', '.join(gone)}, which are not there.")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves slow files alone, so that they are not imported, where slow tests are not wanted."""
+    return True if config.option.markexpr == "not slow" and is_slow(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests of slow files."""
+    for item in items:
+        if is_slow(item.path):
+            item.add_marker("slow")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Keeps the many small programs of tests on disk, and no more in memory than a process may hold.
+
+    Tests of rooms that need no JAX do not load it.
+    """
+    if "descentlab.engine" in sys.modules:
+        import jax
+
+        from descentlab.engine import _platform
+
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        _platform.make_room()
 
 
 @pytest.fixture(scope="session")

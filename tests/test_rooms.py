@@ -6,6 +6,7 @@ checkers too. A room may import from rooms above it, never from one below.
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -169,3 +170,15 @@ def test_no_two_public_things_have_one_name():
             if str(getattr(value, "__module__", "descentlab")).startswith("descentlab"):
                 found.setdefault(key, {})[id(value)] = name
     assert not {key: list(rooms.values()) for key, rooms in found.items() if len(rooms) > 1}
+
+
+def test_contributing_has_the_map():
+    """Its table has the rooms from top to bottom, and names files that are there."""
+    guide = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| `(\w+)/` \|[^|]*\|([^|]*)\|$", guide, re.MULTILINE)
+    assert [name for name, _ in rows] == [name for name in ROOMS if (SOURCE / name).exists()]
+    files = [SOURCE / name / file for name, cell in rows for file in re.findall(r"`(\w+\.py|\w+/)`", cell)]
+    paths = re.findall(r"`(\w+/[\w./]*)`", guide)
+    files += [SOURCE / path for path in paths if path.partition("/")[0] in ROOMS]
+    assert len(files) > 50
+    assert [str(path) for path in files if not path.exists()] == []

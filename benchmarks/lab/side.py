@@ -17,11 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 from instances import INSTANCES
 from profiling import profile
+from sweeping import Sweep
 
 import serving
 from descentlab.engine import begun, rollout
 from descentlab.papers import load
-from sweeping import Sweep
 from workloads import Workload, named
 
 

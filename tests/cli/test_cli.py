@@ -54,6 +54,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
     assert ended.value.code == 2
 
 
+@pytest.mark.slow
 def test_papers_lists_what_there_is():
     done = descentlab("papers", "--json")
     assert done.returncode == 0, done.stderr
@@ -114,6 +115,7 @@ def test_wrong_usage_is_refused_before_anything_runs(
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.slow
 def test_wrong_usage_ends_a_process_with_exit_code_2(tmp_path: Path):
     done = descentlab("run", *TINY, "--set", "d=-3", store=tmp_path / "store")
     assert done.returncode == 2
@@ -121,6 +123,7 @@ def test_wrong_usage_ends_a_process_with_exit_code_2(tmp_path: Path):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_run_prints_one_json_document(tmp_path: Path):
     words = ["run", *TINY, *SMALL, "--steps", "30", "--seeds", "3", "--json"]
     done = descentlab(*words, store=tmp_path)
@@ -163,6 +166,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Co
     return folder, descentlab(*words, "--out", str(folder / "out"), "--json", store=folder / "store")
 
 
+@pytest.mark.slow
 def test_sweep_prints_one_json_document(swept: tuple[Path, subprocess.CompletedProcess[str]]):
     folder, done = swept
     assert done.returncode == 0, done.stderr
@@ -187,6 +191,7 @@ def test_sweep_prints_one_json_document(swept: tuple[Path, subprocess.CompletedP
     assert "6 cells: 0 in the store, 6 done, 0 failed" in done.stderr
 
 
+@pytest.mark.slow
 def test_sweep_writes_tables_and_figures(swept: tuple[Path, subprocess.CompletedProcess[str]]):
     folder, done = swept
     out = folder / "out"
@@ -198,6 +203,7 @@ def test_sweep_writes_tables_and_figures(swept: tuple[Path, subprocess.Completed
     assert (out / "data.nc").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_diverging_run_is_broken(tmp_path: Path):
     words = [*TINY, *SMALL, "--set", "sigma_p=1e200", "--steps", "20", "--seeds", "2"]
     done = descentlab("run", *words, "--json", store=tmp_path)
@@ -212,6 +218,7 @@ def test_a_diverging_run_is_broken(tmp_path: Path):
     assert "seed 0 at step" in claim["reason"]
 
 
+@pytest.mark.slow
 def test_judge_prints_every_claim_and_trains_nothing_twice(store: Store):
     words = ["judge", *TINY, "--seeds", "6", "--workers", "1", "--json"]
     done = descentlab(*words, store=store.path)
@@ -249,6 +256,7 @@ def test_judge_prints_every_claim_and_trains_nothing_twice(store: Store):
     assert "recorded REFUTED" in differs.stderr
 
 
+@pytest.mark.slow
 def test_short_runs_are_out_of_regime(tmp_path: Path):
     words = ["judge", *TINY, *SMALL, "--steps", "20", "--seeds", "2", "--workers", "1", "--json"]
     done = descentlab(*words, store=tmp_path)
@@ -257,6 +265,7 @@ def test_short_runs_are_out_of_regime(tmp_path: Path):
     assert claims["query_and_key_signals_oppose"]["unmet"] == ["steps >= 40"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path):
     words = ["run", *TINY, "--set", "detail=false", "--steps", "150000", "--seeds", "2", "--json"]
     whole = json.loads(descentlab(*words, store=tmp_path / "whole").stdout)
@@ -289,6 +298,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path: Path):
     assert not list(cut.glob("*/checkpoint-*.npz"))
 
 
+@pytest.mark.slow
 def test_report_trains_nothing(store: Store, tmp_path: Path):
     empty = descentlab("report", "--out", str(tmp_path / "report"), store=tmp_path / "empty")
     assert empty.returncode == 1
@@ -311,6 +321,7 @@ def test_report_trains_nothing(store: Store, tmp_path: Path):
     assert before == {path: path.stat().st_mtime_ns for path in copy.rglob("*.nc")}
 
 
+@pytest.mark.slow
 def test_doctor_finds_a_damaged_entry(tmp_path: Path):
     descentlab("run", *TINY, *SMALL, "--steps", "5", "--seeds", "1", store=tmp_path)
     healthy = descentlab("doctor", store=tmp_path)
@@ -323,6 +334,7 @@ def test_doctor_finds_a_damaged_entry(tmp_path: Path):
     assert f"{data.name} is damaged" in ill.stdout
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_be_written_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("not a folder")
     done = descentlab("run", *TINY, *SMALL, "--steps", "5", "--seeds", "1", store=tmp_path / "file" / "store")
@@ -358,6 +370,7 @@ def test_wrong_figures_are_refused_before_anything_runs(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_figures_are_written_for_print(store: Store, tmp_path: Path):
     words = ["figures", "bilinear_teachers", "3", "--preset", "tiny", "--seeds", "6", "--out", str(tmp_path)]
     for kind, start in (("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")):

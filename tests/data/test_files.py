@@ -222,6 +222,7 @@ def fetching(address: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_an_interrupted_download_leaves_nothing(server: str, cache: Path):
     with fetching(f"{server}/stalls") as process:
         assert process.stderr is not None
@@ -232,6 +233,7 @@ def test_an_interrupted_download_leaves_nothing(server: str, cache: Path):
     assert left(cache) == []
 
 
+@pytest.mark.slow
 def test_processes_that_fetch_at_once_leave_a_whole_file(server: str, cache: Path):
     with fetching(f"{server}/slow") as a, fetching(f"{server}/slow") as b:
         assert (a.wait(60), b.wait(60)) == (0, 0)
@@ -244,6 +246,7 @@ def descentlab(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_the_command_lists_what_there_is():
     done = descentlab("data", "--json")
     assert done.returncode == 0, done.stderr
@@ -264,6 +267,7 @@ def test_the_command_lists_what_there_is():
     assert "generated when it is used" in listed
 
 
+@pytest.mark.slow
 def test_the_command_shows_damage(cache: Path):
     (cache / "mnist").mkdir(parents=True)
     (cache / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"no")
@@ -299,6 +303,7 @@ def test_the_command_gets_what_is_missing(
     assert len(left(cache)) == 4
 
 
+@pytest.mark.slow
 def test_the_doctor_looks_at_data(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doctor, "miscompilations", list)  # tested elsewhere, and slow
     facts, problems = examine(tmp_path / "store")
@@ -312,6 +317,7 @@ def test_the_doctor_looks_at_data(cache: Path, tmp_path: Path, monkeypatch: pyte
     assert any("imdb damaged" in fact for fact in facts)
 
 
+@pytest.mark.slow
 def test_an_unknown_name_is_wrong_usage():
     done = descentlab("data", "nosuch")
     assert done.returncode == 2
@@ -322,6 +328,7 @@ def test_an_unknown_name_is_wrong_usage():
         look("nosuch")
 
 
+@pytest.mark.slow
 def test_the_command_needs_no_jax():
     script = (
         "import sys; from descentlab.cli import app; app(['data'], standalone_mode=False); "

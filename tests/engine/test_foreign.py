@@ -93,6 +93,7 @@ def test_the_papers_own_need_no_fingerprint_and_compiled_code_has_one():
     assert len(prints) == 2
 
 
+@pytest.mark.slow
 def test_a_run_with_a_law_of_ones_own_is_stored_and_read_back(written, tmp_path: Path):
     written(
         "own_law", "import jax\n\n\ndef ones(key, shape, dtype):\n    return jax.numpy.ones(shape, dtype)\n"

@@ -20,6 +20,13 @@ def test_sound_engines_pass(version: str | None):
     numerics.refuse_wrong_jax(version)
 
 
+def test_promotion_is_strict_in_every_test():
+    with pytest.raises(ValueError, match="dtype_promotion"):
+        jnp.ones(2, jnp.int32) + jnp.ones(2, jnp.float32)
+    with pytest.raises(ValueError, match="rank_promotion"):
+        jnp.ones(2) + jnp.ones((2, 2))
+
+
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
 def test_programs_are_forgotten_when_there_are_too_many_and_work_again_after():
     compiled = []

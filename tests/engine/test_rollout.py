@@ -105,6 +105,7 @@ def test_descent_on_a_bowl_shrinks_by_its_factor(seeds: int):
     np.testing.assert_array_equal(run["diverged_at"], np.full(seeds, -1))
 
 
+@pytest.mark.slow
 def test_seeds_are_their_own_whatever_runs_beside_them():
     p = Bowl(noise=0.3)
     together = rollout(BOWL, p, range(6), STEPS)
@@ -149,6 +150,7 @@ def test_a_run_that_overflows_is_marked_with_its_step():
     np.testing.assert_array_equal(only_at_end["diverged_at"], [4, 4])
 
 
+@pytest.mark.slow
 def test_one_bad_seed_does_not_stop_the_others():
     def poisoned(c, p):
         inner = dynamics(c, p)

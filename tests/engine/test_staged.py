@@ -204,6 +204,7 @@ def same(a: Any, b: Any) -> None:
         np.testing.assert_array_equal(a[name].values, b[name].values, err_msg=str(name))
 
 
+@pytest.mark.slow
 def test_a_run_cut_anywhere_equals_the_uncut_one_bit_for_bit(monkeypatch: pytest.MonkeyPatch):
     whole = rollout(NOISY, Noisy(), range(4), RECORDS)
     began = whole["final_began"].values
@@ -225,6 +226,7 @@ def test_a_run_cut_anywhere_equals_the_uncut_one_bit_for_bit(monkeypatch: pytest
         same(whole, rollout(NOISY, Noisy(), range(4), RECORDS, resume=through_disk))
 
 
+@pytest.mark.slow
 def test_many_seeds_at_once_are_the_seeds_one_by_one():
     @jax.jit
     def end(key: Any) -> Any:

@@ -274,6 +274,7 @@ class TestHolm:
         assert [v.outcome for v in verdicts] == [Outcome.SUPPORTED, Outcome.OUT_OF_REGIME, Outcome.BROKEN]
         assert verdicts[0].level == pytest.approx(1 - 0.05 / 3)
 
+    @pytest.mark.slow
     def test_the_family_wise_error_is_kept(self):
         # Eight true claims, each at the edge of its prediction: REFUTED is wrong.
         rng = np.random.default_rng(6)
@@ -339,6 +340,7 @@ def calibration(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_a_small_calibration(monkeypatch: pytest.MonkeyPatch):
     module = calibration(monkeypatch)
     counts = module.calibrate(experiments=20, seed=11)

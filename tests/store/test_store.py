@@ -216,6 +216,7 @@ def add_one_seed(path: Path, times: int) -> None:
             store.write(RUN, trajectory(1 if data is None else data.sizes["seed"] + 1), ABOUT)
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_store_lose_nothing(tmp_path: Path):
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=add_one_seed, args=(tmp_path, 10)) for _ in range(2)]
