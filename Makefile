@@ -12,6 +12,8 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3 python3.11 python; do \
 	if $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
 BIN := .venv/bin
 JOBS ?= 2
+# Type checks at run time compile what they check, and what it imports: keep the result for the next time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: reproduce check test setup browser lint types fast pytest examples bench performance calibrate readme docs clean
 

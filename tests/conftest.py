@@ -25,9 +25,8 @@ from descentlab.store import Store
 
 HERE = Path(__file__).parent
 SLOW = (
-    "atlas", "papers", "running", "scaffold", "sweeping",
+    "atlas", "papers", "running", "scaffold", "showing", "sweeping",
     "data/test_pathfinder.py", "engine/test_curvature.py", "engine/test_flow.py",
-    "showing/test_browser.py", "showing/test_live.py",
     "test_bench.py", "test_documents.py", "test_site.py",
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -37,19 +37,16 @@ def declared(requirements: Iterable[str]) -> set[str]:
     return {canonical(re.split(r"[^\w.-]", text.strip(), maxsplit=1)[0]) for text in requirements}
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> frozenset[str]:
     """The packages that a file imports anywhere, outside the standard library and this project."""
+    found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            named = [alias.name for alias in node.names]
+            found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            named = [node.module]
-        else:
-            continue
-        for name in named:
-            package = name.partition(".")[0]
-            if package not in sys.stdlib_module_names and package != "descentlab":
-                yield package
+            found.add(node.module.partition(".")[0])
+    return frozenset(found - sys.stdlib_module_names - {"descentlab"})
 
 
 @cache

@@ -168,6 +168,7 @@ def test_legend_without_labels_is_none():
     assert figure.legends == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "begins"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
 def test_save_gives_the_same_bytes_each_time(kind, begins, tmp_path):
     def saved() -> bytes:
