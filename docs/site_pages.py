@@ -19,7 +19,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
 import descentlab
-from descentlab.engine import allowed
+from descentlab.engine._settings import allowed
 from descentlab.judging import Claim
 from descentlab.papers import Figure, Paper, Study, Table
 from descentlab.papers import _registry as paper

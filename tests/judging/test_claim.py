@@ -25,6 +25,7 @@ from descentlab.judging import (
     Mutant,
     Outcome,
     Verdict,
+    around,
     hitting_time,
     judge,
     judge_family,

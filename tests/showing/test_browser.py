@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 import xarray as xr
 
 from descentlab.drawing import Surface
-from descentlab.papers import Paper, Table, load
+from descentlab.papers import Table, load
 from descentlab.running import Here, Progress, ProgressFile, run
 from descentlab.showing.live import server
 from descentlab.showing.report import write
@@ -61,16 +60,14 @@ def rows(data: dict[str, xr.Dataset]) -> list[list[float]]:
 def report(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of real runs: curves, matrices along training, a surface, a table, and claims of two kinds."""
     whole = load("bilinear_teachers")
-    module = ModuleType(whole.module.__name__)
-    module.__dict__.update(vars(whole.module))
     figures = {figure.name: figure for figure in whole.figures}
     six = figures["figure_2"].runs
     ends = Table("table_ends", "Excess loss at the end.", lambda **data: (["loss"], rows(data)), six)
-    module.__dict__["FIGURES"] = (
-        dataclasses.replace(figures["figure_2"], moving=hills), figures["figure_3"], ends,
-    )  # fmt: skip
-    module.__dict__["CLAIMS"] = tuple(claim for claim in whole.claims if claim.name in CLAIMS)
-    paper = Paper(whole.name, module)
+    paper = dataclasses.replace(
+        whole,
+        figures=(dataclasses.replace(figures["figure_2"], moving=hills), figures["figure_3"], ends),
+        claims=tuple(claim for claim in whole.claims if claim.name in CLAIMS),
+    )
     done = section(paper, "tiny", paper.preset("tiny"), 6, store, pool=Here())
     return write([done], tmp_path_factory.mktemp("report")).parent
 

@@ -8,6 +8,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from descentlab.engine import Settings, parameter, preset
 from descentlab.judging import Assumption, Claim, Interval, Mutant, Outcome
 from descentlab.judging import _claims as claim
 from descentlab.judging import _estimates as estimate
-from descentlab.papers import About, Deviation, Figure, Paper, Table
+from descentlab.papers import Deviation, Experiment, Figure, Paper, Table
 from descentlab.running import _experiments as experiment
 from descentlab.showing.report import Section, write
 from descentlab.showing.report.drawing import _picture
@@ -114,16 +115,18 @@ FIGURES = (
 DEVIATIONS = (Deviation("Sizes", "The paper does not give them."),)
 
 
-def make_paper(**attributes: object) -> Paper:
-    module = ModuleType("toy")
-    module.__dict__.update(
-        PAPER=About("Toy descent", "A. Author, Journal, 2025.", "loss"), Preset=Preset,
-        PRESETS={"quick": DEFAULT}, CLAIMS=CLAIMS, FIGURES=FIGURES, DEVIATIONS=DEVIATIONS,
-    )  # fmt: skip
-    unused = ("make_task", "sample", "predict", "dynamics", "probes", "records")
-    module.__dict__.update(dict.fromkeys(unused))
-    module.__dict__.update(attributes)
-    return Paper("toy", module)
+def make_paper(**attributes: Any) -> Paper:
+    experiment = Experiment({"quick": DEFAULT}, unused, unused, {})
+    found: dict[str, Any] = {
+        "title": "Toy descent", "citation": "A. Author, Journal, 2025.", "experiment": experiment,
+        "name": "toy", "module": ModuleType("toy"), "experiments": (experiment,), "claims": CLAIMS,
+        "figures": FIGURES, "deviations": DEVIATIONS,
+    }  # fmt: skip
+    return Paper(**(found | attributes))
+
+
+def unused(*_: object) -> None:
+    """What a report does not call."""
 
 
 def make_section(store: Path, paper: Paper | None = None, chosen: Preset | None = None) -> Section:
@@ -266,7 +269,7 @@ def test_settings_come_with_meaning_and_derived_numbers(page: str):
 
 
 def test_a_changed_setting_is_marked_and_in_the_command(tmp_path: Path):
-    page = written(tmp_path, make_section(tmp_path / "store", make_paper(FIGURES=()), DEFAULT.replace(n=50)))
+    page = written(tmp_path, make_section(tmp_path / "store", make_paper(figures=()), DEFAULT.replace(n=50)))
     assert "(preset: 20)" in page
     assert "descentlab judge toy quick --set n=50 --seeds 5" in page
 
@@ -278,7 +281,7 @@ def test_provenance_names_versions_machine_and_how_to_open(page: str):
 
 
 def test_a_lost_manifest_is_told(tmp_path: Path):
-    section = make_section(tmp_path / "store", make_paper(FIGURES=()))
+    section = make_section(tmp_path / "store", make_paper(figures=()))
     (tmp_path / "store" / "toy-0.0001" / "run.json").unlink()
     assert "its run.json cannot be read" in written(tmp_path, section)
 
@@ -338,8 +341,8 @@ def test_hostile_words_are_escaped(tmp_path: Path):
         Table("t", HOSTILE, lambda run: ([HOSTILE], [[HOSTILE]])),
     )
     paper = make_paper(
-        PAPER=About(HOSTILE, HOSTILE, "loss"), CLAIMS=claims, FIGURES=figures,
-        DEVIATIONS=(Deviation(HOSTILE, HOSTILE),),
+        title=HOSTILE, citation=HOSTILE, claims=claims, figures=figures,
+        deviations=(Deviation(HOSTILE, HOSTILE),),
     )  # fmt: skip
     for page in pages(tmp_path, make_section(tmp_path / "store", paper)).values():
         assert page.count("<script") == 1
@@ -351,7 +354,7 @@ def test_a_figure_that_raises_is_shown_and_costs_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     broken = (Figure("figure_9", "Never seen.", fails), Table("table_9", "Neither.", no_rows))
-    page = written(tmp_path, make_section(tmp_path / "store", make_paper(FIGURES=(*broken, *FIGURES))))
+    page = written(tmp_path, make_section(tmp_path / "store", make_paper(figures=(*broken, *FIGURES))))
     assert "2 figures could not be drawn" in page
     assert page.count("RuntimeError: no ink &lt;script&gt;") == 2
     assert "ZeroDivisionError: division by zero" in page

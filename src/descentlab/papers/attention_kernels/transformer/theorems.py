@@ -51,7 +51,7 @@ def lead(**runs: xr.Dataset) -> Estimate:
     """Training loss of softmax minus Gaussian attention at equal steps, each at its own learning rate."""
     best = {kernel: tuned(kernel, runs) for kernel in KERNELS}
     common = dict.fromkeys(KERNELS, "common")
-    notes = {
+    notes: dict[str, Any] = {
         f"{where}_{what}_lead": sign * advantage(what, runs, rates).mean()
         for where, rates in (("tuned", best), ("common", common))
         for what, sign in (
@@ -62,7 +62,7 @@ def lead(**runs: xr.Dataset) -> Estimate:
         run = runs[f"{kernel}_{best[kernel]}"].isel(step=-1)
         notes[f"{kernel}_tuned_factor"] = FACTORS[best[kernel]]
         for what in ("training_loss", "test_loss", "test_accuracy"):
-            notes[f"{kernel}_final_{what}"] = run[what].mean()
+            notes[f"{kernel}_final_{what}"] = float(run[what].mean())
     steps = runs["softmax_common"]["step"].values
     found = advantage("training_loss", runs, best)
     if not found.any():
