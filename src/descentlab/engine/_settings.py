@@ -14,6 +14,7 @@ assignment, `eta = 0.05`.
 """
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -191,11 +192,15 @@ def preset(cls: type[T]) -> type[T]:
     """
     import jax
 
+    own = list(inspect.get_annotations(cls))
     for base in fields(cls):
-        if base.name in vars(cls) and base.name not in vars(cls).get("__annotations__", {}):
+        if base.name in vars(cls) and base.name not in own:
             cls.__annotations__[base.name] = base.type
             setattr(cls, base.name, field(default=vars(cls)[base.name], metadata=base.metadata))
     cls = dataclass(frozen=True)(cls)
+    # The paper's letters stand before the settings that papers share.
+    known = {f.name: f for f in fields(cls)}
+    cls.__dataclass_fields__ = {name: known[name] for name in [*own, *(n for n in known if n not in own)]}
     leaves = tuple(f.name for f in fields(cls) if f.type is float or f.name == "steps")
     rest = tuple(f.name for f in fields(cls) if f.name not in leaves)
 
