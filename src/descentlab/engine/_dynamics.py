@@ -3,7 +3,7 @@
     init(key) -> state,   step(key, state) -> state
 
 `descent` is gradient descent by any optax transformation: plain, sign, Adam, ... Dynamics in
-continuous time, such as gradient flow (flow.py), have a jump instead of a step: it goes from
+continuous time, such as gradient flow (_flow.py), have a jump instead of a step: it goes from
 one record to the next, however many steps lie between.
 """
 

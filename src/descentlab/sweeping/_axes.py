@@ -1,6 +1,6 @@
 """Axes: grids of settings, as they are written on the command line or in Python, and their cells.
 
-An axis is a `scaling.Grid`; several make a product. `axis` reads NAME=V1,V2,..., `cells` gives the presets.
+An axis is a `Grid`; several make a product. `axis` reads NAME=V1,V2,..., `cells` gives the presets.
 """
 
 from __future__ import annotations
