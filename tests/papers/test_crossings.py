@@ -9,7 +9,7 @@ import pytest
 
 from descentlab.atlas._survey import presets, tasks
 from descentlab.errors import SettingError
-from descentlab.papers import OPTIMIZERS
+from descentlab.papers import OPTIMIZER_WORDS
 from descentlab.papers import _registry as paper
 from descentlab.papers import attention_kernels as ak
 from descentlab.papers import bilinear_teachers as bt
@@ -248,7 +248,7 @@ def test_theorems_do_not_speak_of_other_optimisers_and_every_cell_is_a_run(p: pa
     assert presets(crossing)
     claims = p.claims_of("tiny")
     own, kernel = crossing.own
-    for optimizer in OPTIMIZERS:
+    for optimizer in OPTIMIZER_WORDS:
         if optimizer == own or not crossing.fits(optimizer, kernel):
             continue
         first, *_ = crossing.runs(optimizer, kernel).values()
