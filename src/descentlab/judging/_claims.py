@@ -120,8 +120,8 @@ class Theorem:
     """Where statements of a paper stand, what they assume, and the claims that are made of them.
 
     `quote` is the statement as printed, `bound` says whether it is an upper bound, a lower one or two-sided
-    (an upper bound is not refuted by being better). What a theorem says of all its claims, such as `presets`
-    or `runs`, a claim may say anew.
+    (an upper bound is not refuted by being better). What a theorem says of all its claims, such as `presets`,
+    a claim may say anew.
     """
 
     cite: str

@@ -499,6 +499,8 @@ def figure_test_loss(run: xr.Dataset) -> Canvas:
 
 # ---------------------------------------------------------------- over sizes
 
+# The registry looks for claims in `theorems` and here: these come after the slides' own.
+OVER_SIZES = (sizes.scaling, sizes.STAGE_TIMES, sizes.generalisation, sizes.GENERALISATION)
 LABELS = {"s": "$s$", "sigma_p": r"$\sigma_p$", "m_k": "$m_k$", "sigma_0": r"$\sigma_0$", "eta": r"$\eta$"}
 COLOURS = {"T1": SKY, "T2": BLUE, "T3": GREEN, "T4": VERMILION, "T_key": ORANGE, "T_query": PURPLE}
 

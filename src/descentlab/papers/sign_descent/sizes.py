@@ -15,7 +15,6 @@ The slides give neither; both are derived here, and judged by sweeps. The other 
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -28,7 +27,6 @@ from descentlab.judging import (
     around,
     at_least,
     data_mutant,
-    is_one_of,
     mean,
     setting,
     size_exponent,
@@ -38,10 +36,9 @@ from descentlab.judging import (
 from descentlab.papers import Study
 from descentlab.papers.sign_descent import Preset
 from descentlab.papers.sign_descent.stages import stage_time
+from descentlab.papers.sign_descent.theorems import ADAM, GD, SIGN_ONLY, Overrides
 
 # ---------------------------------------------------------------- stage times
-
-Overrides = dict[str, Any]
 
 SIZES = {
     name: Grid(name, [{name: times(float(2 ** (i / 2)))} for i in range(-3, 4)], {"detail": False})
@@ -60,8 +57,7 @@ WORDS = {
     "T4": "Noise-signal softmax outputs fall to 0.05 at a time that goes like",
 }
 
-SIGN_ONLY = (is_one_of("optimizer", "sign"), is_one_of("attention", "softmax"))
-scaling = theorem("derived in studies.py", kind="ours", assumes=SIGN_ONLY, presets=("stage_times",))
+scaling = theorem("derived from sign steps", kind="ours", assumes=SIGN_ONLY, presets=("stage_times",))
 
 
 def exponent_of(time: str, size: str, **runs: xr.Dataset) -> Estimate:
@@ -112,10 +108,8 @@ STAGE_TIMES = Study(
 SIGNALS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 SAMPLES = (0.25, 0.5, 1.0, 2.0)  # times the preset's own
 OPTIMIZERS: dict[str, Overrides] = {
-    "gd": {"optimizer": "gd", "eta": 1.0, "detail": False},
-    "sign": {"optimizer": "sign", "detail": False},
-    "adam": {"optimizer": "adam", "beta1": 0.9, "beta2": 0.999, "detail": False},
-}
+    "gd": GD["gd_1"], "sign": {"optimizer": "sign", "detail": False}, "adam": ADAM | {"detail": False},
+}  # fmt: skip
 TITLES = {"gd": "GD", "sign": "SignGD", "adam": "Adam"}
 FIT = 0.1  # training loss
 

@@ -28,6 +28,7 @@ from descentlab.judging import (
     difference,
     exponent,
     first_step,
+    is_one_of,
     log_gap,
     log_ratio,
     mean,
@@ -38,7 +39,6 @@ from descentlab.judging import (
     student,
     theorem,
 )
-from descentlab.papers.sign_descent import sizes
 from descentlab.papers.sign_descent.stages import SLIDES, softmax, stage_times
 
 # ---------------------------------------------------------------- runs, as overrides of a preset
@@ -64,12 +64,13 @@ GD: dict[str, Overrides] = {
 # ---------------------------------------------------------------- what is assumed
 
 PRESETS = ("tiny", "quick", "paper")
+SIGN_ONLY = (is_one_of("optimizer", "sign"), is_one_of("attention", "softmax"))
 
 
 def regime(steps: int) -> tuple[Assumption, ...]:
     """What every claim assumes: SignGD, softmax, and a run that reaches the step that the claim looks at."""
     return (
-        *sizes.SIGN_ONLY,
+        *SIGN_ONLY,
         Assumption(f"steps >= {steps}", lambda p: p.steps >= steps),
         Assumption("low signal-noise ratio", lambda p: p.snr < 1, lambda p: p.snr, exact=False),
     )
@@ -591,8 +592,3 @@ def gd_generalises_better(sign: xr.Dataset, **gd: xr.Dataset) -> Estimate:
     theirs = {name: test_loss(run) for name, run in fitting(gd).items()}
     estimate = difference(ours, np.max(list(theirs.values()), axis=0))
     return estimate.noting(sign=ours.mean(), **{name: loss.mean() for name, loss in theirs.items()})
-
-
-# ---------------------------------------------------------------- over sizes
-
-OVER_SIZES = (sizes.scaling, sizes.STAGE_TIMES, sizes.generalisation, sizes.GENERALISATION)
