@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 RECORDED = Path(__file__).resolve().parents[1] / "docs" / "recorded"
-NUMBERS = ("value", "low", "high", "predicts", "seeds", "range")
+NUMBERS = ("value", "low", "high", "predicts", "seeds")
 # Numbers of this size are what rounding leaves of an exact zero.
 ROUNDING = 1e-9
 
@@ -32,6 +32,9 @@ def differences(recorded: dict[str, Any], found: dict[str, Any]) -> Iterator[str
             continue
         if ours[name]["outcome"] != claim["outcome"]:
             yield f"{name} is {ours[name]['outcome']}, recorded {claim['outcome']}"
+        shared = claim["range"].keys() & ours[name]["range"].keys()  # sizes are among the settings too
+        if any(not _same(claim["range"][key], ours[name]["range"][key]) for key in shared):
+            yield f"{name}: range is {ours[name]['range']}, recorded {claim['range']}"
         for key in NUMBERS:
             if not _same(claim[key], ours[name][key]):
                 yield f"{name}: {key} is {ours[name][key]}, recorded {claim[key]}"
