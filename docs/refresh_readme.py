@@ -44,7 +44,7 @@ def draw(found: Section) -> None:
         if not isinstance(figure, Figure):
             continue
         data = {name: found.runs[found.preset.replace(own)].data for name, own in figure.runs.items()}
-        canvas = figure.draw(**data)
+        canvas = figure(**data)
         if file := README_PICTURES.get((found.paper.name, figure.name)):
             save(canvas, IMAGES / f"{file}.png")
         picture = io.BytesIO()

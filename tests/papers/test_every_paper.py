@@ -144,7 +144,7 @@ def test_figures_draw_from_the_store(p: Paper, figure: Figure | Table, store: St
         assert rows
         assert all(len(row) == len(header) for row in rows)
     else:
-        canvas = figure.draw(**data)
+        canvas = figure(**data)
         assert isinstance(canvas, matplotlib.figure.Figure)
         assert canvas.axes
         save(canvas, io.BytesIO())

@@ -2,8 +2,9 @@
 
 A drawing takes its figure from `panels`, fills it with the marks below, and hands it back:
 
-    @style()
+    @figure(claims=("training_loss_decays",))
     def figure_2(run):
+        'The training loss of SignGD.'
         figure, axes = panels(1, 2)
         band(axes[0, 0], run["training_loss"], "SignGD", BLUE)
         legend(figure)
@@ -15,9 +16,8 @@ A drawing takes its figure from `panels`, fills it with the marks below, and han
     time_marks   named times as vertical lines
     legend       one for the whole figure, below the data
     side_legend  one for a panel, to its right
-    save         to a file or buffer, the same bytes each time
 
-What they are drawn on (colours, type, widths for print, panels, files) is in `_style`.
+What they are drawn on (colours, type, widths for print, panels) and how a figure is saved is in `_style`.
 """
 
 from __future__ import annotations
@@ -31,26 +31,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from descentlab.drawing._style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    NARROWEST,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    panels,
-    save,
-    style,
-)
+from descentlab.drawing._style import GREY, NARROWEST
 from descentlab.judging import Broken, mean
-
-__all__ = [
-    "BLACK", "BLUE", "GREEN", "GREY", "ORANGE", "PURPLE", "SKY", "VERMILION",
-    "band", "legend", "panels", "points", "save", "side_legend", "style", "threads", "time_marks",
-]  # fmt: skip
 
 # More trajectories than this are an image inside the vector figure: as paths they would weigh megabytes.
 MOST_PATHS = 12

@@ -59,13 +59,21 @@ class Figure:
     moving: "Callable[..., Movie | list[Surface]] | None" = None
 
     def __call__(self, **runs: xr.Dataset) -> "Canvas":
-        """The drawing of some runs."""
-        return self.draw(**runs)
+        """The drawing of some runs, in the house style."""
+        from descentlab.drawing import style
+
+        with style():
+            return self.draw(**runs)
 
 
-def figure(caption: str, **further: Any) -> Callable[[Callable[..., "Canvas"]], Figure]:
-    """Makes a figure of a function that draws; its name is the figure's. `further` are fields of `Figure`."""
-    return lambda draw: Figure(draw.__name__, caption, draw, **further)
+def figure(**fields: Any) -> Callable[[Callable[..., "Canvas"]], Figure]:
+    """Makes a figure of a function that draws, with its name and, as caption, its docstring."""
+    return lambda draw: Figure(**_named(draw, fields), draw=draw)
+
+
+def _named(function: Callable[..., Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a figure or table, with name and caption from the function that makes it."""
+    return {"name": function.__name__, "caption": " ".join((function.__doc__ or "").split()), **fields}
 
 
 @dataclass(frozen=True)
@@ -80,9 +88,9 @@ class Table:
     presets: tuple[str, ...] = ()  # by default all of the paper's own setting that are no studies
 
 
-def table(caption: str, **further: Any) -> Callable[[Callable[..., Any]], Table]:
-    """Makes a table of a function that gives its header and rows; the function's name is the table's."""
-    return lambda rows: Table(rows.__name__, caption, rows, **further)
+def table(**fields: Any) -> Callable[[Callable[..., Any]], Table]:
+    """Makes a table of a function that gives header and rows; its docstring is the caption."""
+    return lambda rows: Table(**_named(rows, fields), rows=rows)
 
 
 @dataclass(frozen=True)

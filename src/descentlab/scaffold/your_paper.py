@@ -28,7 +28,7 @@ import xarray as xr
 from jaxtyping import Array, Float, Key, ScalarLike
 from matplotlib.figure import Figure as Canvas
 
-from descentlab.drawing import BLUE, VERMILION, band, legend, panels, style
+from descentlab.drawing import BLUE, VERMILION, band, legend, panels
 from descentlab.engine import (
     Dynamics,
     Probe,
@@ -218,13 +218,9 @@ def excess_loss_stays_below_its_bound(run: xr.Dataset) -> Estimate:
 # Pure functions of stored runs. Each names the claims that it shows; every claim is shown by one.
 
 
-@figure(
-    "The excess loss and its bound over all seeds: below it, and parallel in the end.",
-    claims=("excess_loss_stays_below_its_bound",),
-)
-@style()
+@figure(claims=("excess_loss_stays_below_its_bound",))
 def figure_1(run: xr.Dataset) -> Canvas:
-    """The excess loss along training, and what the theorem says of it."""
+    """The excess loss and its bound over all seeds: below it, and parallel in the end."""
     figure, axes = panels(1, 1, (4.0, 2.6))
     band(axes[0, 0], run["excess_loss"], "$L(w_t) - L(w_*)$", BLUE)
     band(axes[0, 0], bound(run), r"$(1 - \eta\mu)^{2t}(L(w_0) - L(w_*))$", VERMILION, linestyle="--")

@@ -33,7 +33,7 @@ def draw(
     for paper, preset, figure in wanted:
         runs = running.gather(paper, preset, [figure], seeds, store, pool=pool, progress=progress)
         with width(inches):
-            canvas = figure.draw(**running.datasets(figure, preset, runs))
+            canvas = figure(**running.datasets(figure, preset, runs))
         buffer = BytesIO()
         save(canvas, buffer, format)
         path = out / f"{paper.name}_{figure.name}.{format}"

@@ -26,7 +26,6 @@ from descentlab.drawing import (
     legend,
     panels,
     points,
-    style,
     threads,
 )
 from descentlab.judging import Broken, Grid, setting
@@ -126,13 +125,12 @@ def arrow(ax: Axes, start: Point, end: Point, words: str = "") -> None:
 
 
 @figure(
-    "One layer of multi-head attention, with the preset's shapes. The kernels differ in their scores, and "
-    "rows of softmax attention sum to one. W^O gives one number a token. Figure 2.",
     runs={"run": theorems.ALL["softmax"]},
 )
-@style()
 def figure_2(run: Data) -> Canvas:
-    """From X_i through H heads to MH(X_i), with the shapes of the run."""
+    """One layer of multi-head attention, with the preset's shapes. The kernels differ in their scores, and
+    rows of softmax attention sum to one. W^O gives one number a token. Figure 2.
+    """
     N, n, D, d, H = (setting(run, name) for name in ("N", "n", "D", "d", "H"))
     figure = Canvas(figsize=(8.6, 3.4))
     ax = figure.add_axes((0, 0, 1, 1), xlim=(0, 8.6), ylim=(0, 3.4))
@@ -177,16 +175,15 @@ RATES = (
 
 
 @figure(
-    "Loss of every seed against the exponent of its bound in Theorems 1 (top) and 2 (bottom): beta = min_h "
-    "|W_h^O|^2 sigma_min^2(B) at the start, the safe reading (dashed: |W^O|^2, as printed), and gamma = "
-    "sigma_min^2(J_Q). Titles: the least log(f_0/f_t) over that of the bound, median over seeds and range; "
-    "below one the bound fails.",
     runs=theorems.named(all=theorems.ALL, generic=theorems.GENERIC_ALL, query=theorems.QUERY),
     claims=RATES,
 )
-@style()
 def rate_bounds(**data: Data) -> Canvas:
-    """Losses against the exponents of their bounds, all weights trained or W^Q alone, of both kernels."""
+    """Loss of every seed against the exponent of its bound in Theorems 1 (top) and 2 (bottom): beta = min_h
+    |W_h^O|^2 sigma_min^2(B) at the start, the safe reading (dashed: |W^O|^2, as printed), and gamma =
+    sigma_min^2(J_Q). Titles: the least log(f_0/f_t) over that of the bound, median over seeds and range;
+    below one the bound fails.
+    """
     figure, axes = panels(2, 2, (3.7, 2.1), sharey=True)
     for column, (kernel, (name, color)) in zip(axes.T, KERNEL.items(), strict=True):
         all_weights, generic, query = (data[f"{kernel}_{start}"] for start in ("all", "generic", "query"))
@@ -220,9 +217,6 @@ SIZES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # of W_h^O
 
 
 @figure(
-    "W^Q trained alone from paired heads, with values of several sizes. Left: log(f_0/f_t) over that of (1 - "
-    "eta gamma)^t, the least of all records; below the dotted line the bound of Theorem 2 fails. Right: how "
-    "far the weights go. Geometric means and 95 % intervals.",
     runs={
         f"{kernel}_{i}": {**run, "init": "paired", "output_scale": size}
         for kernel, run in theorems.QUERY.items()
@@ -230,9 +224,11 @@ SIZES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # of W_h^O
     },
     claims=RATES[3:],
 )
-@style()
 def size_of_values(**data: Data) -> Canvas:
-    """The slowest pace over the bound's, and how far the weights go, against the size of the values."""
+    """W^Q trained alone from paired heads, with values of several sizes. Left: log(f_0/f_t) over that of (1 -
+    eta gamma)^t, the least of all records; below the dotted line the bound of Theorem 2 fails. Right: how far
+    the weights go. Geometric means and 95 % intervals.
+    """
     figure, axes = panels(1, 2, (3.7, 2.4))
     for (kernel, look), marker in zip(KERNEL.items(), "os", strict=True):
         own = [data[f"{kernel}_{i}"] for i in range(len(SIZES))]
@@ -252,10 +248,6 @@ def size_of_values(**data: Data) -> Canvas:
 
 
 @figure(
-    "W^Q trained alone with softmax attention: how far the loss fell, and how far Theorem 2 has it fall at "
-    "least, with gradient norms as printed, or half of their squares, by the descent lemma. The first "
-    "depends on the units of labels and outputs. Right: the coefficients that hold at each step; 1 and 1/2 "
-    "are claimed. Medians over seeds and their range.",
     runs={"run": theorems.QUERY["softmax"], "small": theorems.DIVIDED},
     claims=(
         "softmax_descent_as_printed",
@@ -263,9 +255,12 @@ def size_of_values(**data: Data) -> Canvas:
         "softmax_descent_squared",
     ),
 )
-@style()
 def descent_inequalities(run: Data, small: Data) -> Canvas:
-    """How far the loss fell, what the inequalities claim, and the ratio of both."""
+    """W^Q trained alone with softmax attention: how far the loss fell, and how far Theorem 2 has it fall at
+    least, with gradient norms as printed, or half of their squares, by the descent lemma. The first depends
+    on the units of labels and outputs. Right: the coefficients that hold at each step; 1 and 1/2 are claimed.
+    Medians over seeds and their range.
+    """
     figure, axes = panels(1, 3, (2.9, 2.4))
     ratios = axes[0, 2]
     units = {"divided by ten": (small, DASHED), "preset's units": (run, "-")}
@@ -285,15 +280,14 @@ def descent_inequalities(run: Data, small: Data) -> Canvas:
 
 
 @figure(
-    "All weights trained, from the theorem's start (W^V = 0, large W^O) and a generic one. Left: the least "
-    "eigenvalue of the Hessian as a negative part of the largest. Middle and right: distance from the start, "
-    "of all weights and by block. Medians over seeds and their range.",
     runs=theorems.named(all=theorems.ALL, generic=theorems.GENERIC_ALL),
     claims=("start_is_near_convex", "weights_move_a_bit"),
 )
-@style()
 def near_convex(**data: Data) -> Canvas:
-    """Negative curvature from the theorem's start and a generic one, and how far each block goes."""
+    """All weights trained, from the theorem's start (W^V = 0, large W^O) and a generic one. Left: the least
+    eigenvalue of the Hessian as a negative part of the largest. Middle and right: distance from the start, of
+    all weights and by block. Medians over seeds and their range.
+    """
     figure, axes = panels(1, 3, (2.9, 2.4))
     bend = axes[0, 0]
     for ax, (kernel, (name, color)) in zip(axes[0, 1:], KERNEL.items(), strict=True):
@@ -317,14 +311,13 @@ def near_convex(**data: Data) -> Canvas:
 
 
 @figure(
-    "Left: the rank of B of the first h heads at a generic start, all seeds; beta > 0 takes rank Nn. Right: "
-    "the loss of one head at each kernel's best step size, all seeds and their median.",
     runs={**theorems.named(rank=theorems.GENERIC_ALL), **theorems.FEW_HEADS},
     claims=("overparameterisation_is_needed", "few_heads_do_not_fit"),
 )
-@style()
 def heads(softmax_rank: Data, gaussian_rank: Data, **few: Data) -> Canvas:
-    """The rank of B by heads, and the loss of one head."""
+    """Left: the rank of B of the first h heads at a generic start, all seeds; beta > 0 takes rank Nn. Right:
+    the loss of one head at each kernel's best step size, all seeds and their median.
+    """
     figure, axes = panels(1, 2, (3.7, 2.4))
     ranks, losses = axes[0]
     N, n, D, H = (setting(softmax_rank, name) for name in ("N", "n", "D", "H"))
@@ -357,17 +350,13 @@ def over_map(values: xr.DataArray, of: Callable[..., Any] = np.asarray) -> np.ma
     return np.ma.masked_invalid(of(first.values)).mean(0)
 
 
-@figure(
-    "The construction that separates, one couple of heads, W^Q trained alone: what is left of the loss at "
-    "the best step size, at least a millionth, over delta, the part of the values that softmax can use, and "
-    "the scale of queries and keys; geometric means. Lines: the floor of softmax over f_0 (left), and where "
-    "the kernels do equally well (right). At most 1000 steps. Star: the preset's own.",
-    runs=MAP,
-    claims=("gaussian_beats_softmax_constructed",),
-)
-@style()
+@figure(runs=MAP, claims=("gaussian_beats_softmax_constructed",))
 def separation_map(softmax: Data, gaussian: Data) -> Canvas:
-    """What is left of the loss over delta and scale, of both kernels, and their ratio."""
+    """The construction that separates, one couple of heads, W^Q trained alone: what is left of the loss at
+    the best step size, at least a millionth, over delta, the part of the values that softmax can use, and the
+    scale of queries and keys; geometric means. Lines: the floor of softmax over f_0 (left), and where the
+    kernels do equally well (right). At most 1000 steps. Star: the preset's own.
+    """
     figure, axes = panels(1, 3, (2.9, 2.6), sharey=True)
     own = {name: setting(softmax, name) for name in ("grid", "delta", "scale", "init", "tokens")}
     delta, scale = map_axes(Preset(**own))
@@ -408,14 +397,13 @@ COMPARED = {
 
 
 @figure(
-    "Loss of both kernels, each seed at its best step size: all seeds, and their median. Titles: start, what "
-    "is trained, and the ratio of losses in the end, where a millionth of f_0 counts as solved.",
     runs=theorems.named(**COMPARED),
     claims=("gaussian_beats_softmax_generic", "gaussian_beats_softmax_constructed"),
 )
-@style()
 def kernels_compared(**data: Data) -> Canvas:
-    """Losses at each kernel's best step, from four starts."""
+    """Loss of both kernels, each seed at its best step size: all seeds, and their median. Titles: start, what
+    is trained, and the ratio of losses in the end, where a millionth of f_0 counts as solved.
+    """
     figure, axes = panels(1, 4, (2.2, 2.3), sharey=True)
     titles = "generic, $W^Q$", "paired heads, $W^Q$", "generic, all weights", "construction, $W^Q$"
     for ax, where, title in zip(axes[0], COMPARED, titles, strict=True):
@@ -428,15 +416,14 @@ def kernels_compared(**data: Data) -> Canvas:
 
 
 @figure(
-    "Left: the loss from the construction that separates over the floor below which no W^Q and W^K bring "
-    "softmax attention, all seeds and their median. Right: the gradient's norm for the root of the loss, W^Q "
-    "trained from a generic start at the best step, all seeds, down to rounding errors of the loss.",
     runs={**theorems.SEPARATING, **theorems.named(generic=theorems.GENERIC_TUNED)},
     claims=("softmax_respects_floor", "softmax_gradients_vanish"),
 )
-@style()
 def floor_and_gradients(**data: Data) -> Canvas:
-    """Losses from the construction over the floor of softmax, and how steep the loss is for its size."""
+    """Left: the loss from the construction that separates over the floor below which no W^Q and W^K bring
+    softmax attention, all seeds and their median. Right: the gradient's norm for the root of the loss, W^Q
+    trained from a generic start at the best step, all seeds, down to rounding errors of the loss.
+    """
     figure, axes = panels(1, 2, (3.7, 2.4))
     floors, slopes = axes[0]
     lowest = data["softmax"]["floor"].isel(kernel=0)
@@ -456,16 +443,12 @@ def floor_and_gradients(**data: Data) -> Canvas:
     return figure
 
 
-@figure(
-    "W^Q trained from several generic starts of the same problem: the loss in the end of each, in order and "
-    "at least 1e-16, by seed. Above: how many different outputs those that are solved or stationary end "
-    "with; a chain of ends with steps below a twentieth of |y| counts as one.",
-    runs=theorems.STARTS,
-    claims=("softmax_has_more_local_solutions",),
-)
-@style()
+@figure(runs=theorems.STARTS, claims=("softmax_has_more_local_solutions",))
 def local_solutions(**data: Data) -> Canvas:
-    """End losses of all starts by seed, with the number of different solutions."""
+    """W^Q trained from several generic starts of the same problem: the loss in the end of each, in order and
+    at least 1e-16, by seed. Above: how many different outputs those that are solved or stationary end with; a
+    chain of ends with steps below a twentieth of |y| counts as one.
+    """
     figure, axes = panels(1, 2, (3.7, 2.5), sharey=True)
     for ax, (kernel, run) in zip(axes[0], data.items(), strict=True):
         name, color = KERNEL[kernel]
@@ -481,9 +464,6 @@ def local_solutions(**data: Data) -> Canvas:
 
 
 @table(
-    "log(f_0/f_t) over that of the bound: the least of all records, in the end, and over the last half of "
-    "steps, median over seeds and range; below one the bound fails. All weights are held against beta, safe "
-    "or as printed, W^Q against gamma. L is the largest curvature of all steps and seeds.",
     runs=theorems.named(
         all_theorem=theorems.ALL,
         all_generic=theorems.GENERIC_ALL,
@@ -493,7 +473,10 @@ def local_solutions(**data: Data) -> Canvas:
     claims=RATES,
 )
 def conservatism(**data: Data) -> tuple[list[str], list[list[Any]]]:
-    """How much faster than their bounds runs are, and what the bounds are made of."""
+    """log(f_0/f_t) over that of the bound: the least of all records, in the end, and over the last half of
+    steps, median over seeds and range; below one the bound fails. All weights are held against beta, safe or
+    as printed, W^Q against gamma. L is the largest curvature of all steps and seeds.
+    """
     header = ["kernel", "trained", "start", "slowest pace", "mean pace", "pace of the last half",
               "slowest, as printed", "eta beta or gamma", "largest eta L", "|M_T - M_0|/|M_0|"]  # fmt: skip
     found = []

@@ -25,7 +25,6 @@ from descentlab.drawing import (
     band,
     legend,
     panels,
-    style,
 )
 from descentlab.judging import Broken, Estimate, setting
 from descentlab.papers import figure, table
@@ -103,16 +102,12 @@ def half_time(run: xr.Dataset) -> float:
 # ---------------------------------------------------------------- the paper's figures
 
 
-@figure(
-    "The full student after training, one seed, with its position coordinates turned from encodings into "
-    "positions: W_V, W_KQ (lines part features from positions), and the share of their norms outside the "
-    "blocks that the position-only student keeps. Dotted: a tenth. Figure 1.",
-    runs={"run": theorems.FULL},
-    claims=("other_blocks_stay_negligible",),
-)
-@style()
+@figure(runs={"run": theorems.FULL}, claims=("other_blocks_stay_negligible",))
 def figure_1(run: xr.Dataset) -> Canvas:
-    """W_V and W_KQ of the full student by blocks, and the share of norm outside the main ones."""
+    """The full student after training, one seed, with its position coordinates turned from encodings into
+    positions: W_V, W_KQ (lines part features from positions), and the share of their norms outside the blocks
+    that the position-only student keeps. Dotted: a tenth. Figure 1.
+    """
     figure, axes = panels(1, 3, (2.45, 2.5))
     d, titles = setting(run, "d"), {"value_weights": "$W_V$", "attention_weights": "$W_{KQ}$"}
     for ax, (name, title) in zip(axes[0], titles.items(), strict=False):
@@ -141,15 +136,11 @@ def kind(run: xr.Dataset) -> tuple[tuple[str, str], tuple[str, Any]]:
     return TEACHERS[setting(run, "teacher")], ACTIVATIONS[setting(run, "activation")]
 
 
-@figure(
-    "Excess loss, excess OOD loss with the teacher's labels, and cosine of W_V and V* for the six runs: "
-    "median over seeds and range of seeds. The paper has slopes -1 and -1/2. Figure 2.",
-    runs=theorems.SIX,
-    claims=("excess_loss_in_T", "ood_excess_in_T", "value_direction_recovers"),
-)
-@style()
+@figure(runs=theorems.SIX, claims=("excess_loss_in_T", "ood_excess_in_T", "value_direction_recovers"))
 def figure_2(**runs: xr.Dataset) -> Canvas:
-    """Excess loss, excess OOD loss and cosine of the six runs."""
+    """Excess loss, excess OOD loss with the teacher's labels, and cosine of W_V and V* for the six runs:
+    median over seeds and range of seeds. The paper has slopes -1 and -1/2. Figure 2.
+    """
     figure, axes = panels(1, 3, NARROW)
     names = {"excess_loss": r"$L - L_{\mathrm{opt}}$", "ood_excess": "excess OOD loss", "value_cosine": ""}
     for ax, (name, title) in zip(axes[0], names.items(), strict=True):
@@ -186,15 +177,9 @@ def heatmaps_along(**runs: xr.Dataset) -> Movie:
     return Movie({name: one.sel(step=shared) for name, one in found.items()}, "magma_r", 0.0, 1.0)
 
 
-@figure(
-    "Attention S after training above the teacher's S* for the six runs, one seed, times K. Figure 3.",
-    runs=theorems.SIX,
-    claims=("heatmap_matches_teacher",),
-    moving=heatmaps_along,
-)
-@style()
+@figure(runs=theorems.SIX, claims=("heatmap_matches_teacher",), moving=heatmaps_along)
 def figure_3(**runs: xr.Dataset) -> Canvas:
-    """S at the end above and S* below, in units of 1/K."""
+    """Attention S after training above the teacher's S* for the six runs, one seed, times K. Figure 3."""
     figure, axes = panels(2, len(runs), (1.22, 1.3))
     for column, run in zip(axes.T, runs.values(), strict=True):
         (who, _), (bend, _) = kind(run)
@@ -215,14 +200,13 @@ def figure_3(**runs: xr.Dataset) -> Canvas:
 
 
 @figure(
-    "The paper's own algorithm, descent on fresh batches, beside the run with exact gradients: median "
-    "over seeds and range of seeds, T* of the latter. Not in the paper.",
     runs={"exact": {}, "online": theorems.ONLINE},
     claims=("value_direction_recovers", "heatmap_matches_teacher"),
 )
-@style()
 def figure_online(exact: xr.Dataset, online: xr.Dataset) -> Canvas:
-    """Loss, direction and attention under the exact gradient and under fresh batches."""
+    """The paper's own algorithm, descent on fresh batches, beside the run with exact gradients: median over
+    seeds and range of seeds, T* of the latter. Not in the paper.
+    """
     figure, axes = panels(1, 3, NARROW)
     algorithms = {"population": "exact gradient", "flow": "gradient flow"}
     shown = (
@@ -243,15 +227,12 @@ def figure_online(exact: xr.Dataset, online: xr.Dataset) -> Canvas:
     return figure
 
 
-@figure(
-    "The excess OOD loss by kind of labels: the teacher's; these as the paper estimates it, on 100 noisy "
-    "samples; unrelated to X, of mean zero; and the worst, of the teacher's own size, for which Theorem "
-    "3.2 must hold too. Where a line dips, the excess changes sign. Not in the paper.",
-    claims=("ood_excess_in_T", "ood_bound_holds"),
-)
-@style()
+@figure(claims=("ood_excess_in_T", "ood_bound_holds"))
 def figure_ood(run: xr.Dataset) -> Canvas:
-    """The excess OOD loss under four kinds of labels."""
+    """The excess OOD loss by kind of labels: the teacher's; these as the paper estimates it, on 100 noisy
+    samples; unrelated to X, of mean zero; and the worst, of the teacher's own size, for which Theorem 3.2
+    must hold too. Where a line dips, the excess changes sign. Not in the paper.
+    """
     figure, axes = panels(1, 1, (4.6, 3.0))
     ax = axes[0, 0]
     ax.set_yscale("log")
@@ -275,12 +256,11 @@ def figure_ood(run: xr.Dataset) -> Canvas:
 
 
 @figure(
-    "What is left of the errors of Theorem 3.1 when the printed powers of eta T are divided out, against "
-    f"T / T*, a line a seed: flat where the rate holds. Dashed: T*; {theorems.SETTLED} T*, from where "
-    f"rates are read; {theorems.LATE} T*, where prefactors are. Not in the paper.",
+    caption="What is left of the errors of Theorem 3.1 when the printed powers of eta T are divided out, "
+    f"against T / T*, a line a seed: flat where the rate holds. Dashed: T*; {theorems.SETTLED} T*, from "
+    f"where rates are read; {theorems.LATE} T*, where prefactors are. Not in the paper.",
     claims=("attention_recovers_in_T", "value_recovers_in_T", "excess_loss_in_T"),
 )
-@style()
 def figure_rates(run: xr.Dataset) -> Canvas:
     """What is left of the three errors when their printed powers of eta T are divided out, seed by seed."""
     figure, axes = panels(1, 3, NARROW)
@@ -299,15 +279,11 @@ def figure_rates(run: xr.Dataset) -> Canvas:
     return figure
 
 
-@figure(
-    "The numbers of Lemma D.2 over time, with K C_2 = (D - K) C_3; and, with all weights trained, their "
-    "largest relative distance from the lemma's form. Dotted: what the claim allows. Not in the paper.",
-    runs={"run": {}, "all_weights": theorems.ALL_WEIGHTS},
-    claims=("parameters_stay_on_the_line",),
-)
-@style()
+@figure(runs={"run": {}, "all_weights": theorems.ALL_WEIGHTS}, claims=("parameters_stay_on_the_line",))
 def figure_line(run: xr.Dataset, all_weights: xr.Dataset) -> Canvas:
-    """C_1, C_2 and C_3 over time, and how far all weights are from the form they stand for."""
+    """The numbers of Lemma D.2 over time, with K C_2 = (D - K) C_3; and, with all weights trained, their
+    largest relative distance from the lemma's form. Dotted: what the claim allows. Not in the paper.
+    """
     figure, axes = panels(1, 3, NARROW)
     value, attention, off = axes[0]
     curve(value, run, "C_1", "$C_1$", BLACK)
@@ -351,13 +327,12 @@ def measured(quantity: str, factor: str, runs: Mapping[str, xr.Dataset]) -> Esti
 
 
 @figure(
-    "Exponents of Theorem 3.1 in D, K, |V*|_F and eta, printed and measured: of errors at "
+    caption="Exponents of Theorem 3.1 in D, K, |V*|_F and eta, printed and measured: of errors at "
     f"{theorems.LATE} T*, their power of eta T divided out, and of T*. An arrow: the interval goes on. "
     "Not in the paper.",
     runs=ALL_SIZES,
     claims=OVER_SIZES,
 )
-@style()
 def figure_exponents(**runs: xr.Dataset) -> Canvas:
     """Printed and measured exponents, a panel for each factor; arrows where intervals go on."""
     figure, axes = panels(1, len(theorems.GRIDS), (1.85, 1.9), sharey=True)
@@ -382,16 +357,12 @@ def figure_exponents(**runs: xr.Dataset) -> Canvas:
     return figure
 
 
-@figure(
-    "The points behind the exponents, every seed, and lines of the printed and the measured slope "
-    "through the size nearest to the theorem's regime. Against eta, quantities are without their power "
-    "of eta. Not in the paper.",
-    runs=ALL_SIZES,
-    claims=OVER_SIZES,
-)
-@style()
+@figure(runs=ALL_SIZES, claims=OVER_SIZES)
 def figure_sizes(**runs: xr.Dataset) -> Canvas:
-    """The points behind the exponents, with printed and measured slopes through those of the last size."""
+    """The points behind the exponents, every seed, and lines of the printed and the measured slope through
+    the size nearest to the theorem's regime. Against eta, quantities are without their power of eta. Not in
+    the paper.
+    """
     figure, axes = panels(len(theorems.SCALINGS), len(theorems.GRIDS), (1.85, 1.45), sharex="col")
     for row, (quantity, scaling) in zip(axes, theorems.SCALINGS.items(), strict=True):
         for ax, (factor, power) in zip(row, scaling.powers.items(), strict=True):
@@ -425,14 +396,11 @@ def figure_sizes(**runs: xr.Dataset) -> Canvas:
     return figure
 
 
-@table(
-    "Exponents of Theorem 3.1, printed and measured, and the law that the last size suggests with the "
-    "nearest half-integer exponent, all else as in the preset. Not in the paper.",
-    runs=ALL_SIZES,
-    claims=OVER_SIZES,
-)
+@table(runs=ALL_SIZES, claims=OVER_SIZES)
 def table_exponents(**runs: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
-    """Printed and measured exponents, and the power law that the largest sizes suggest."""
+    """Exponents of Theorem 3.1, printed and measured, and the law that the last size suggests with the
+    nearest half-integer exponent, all else as in the preset. Not in the paper.
+    """
     rows: list[list[Any]] = []
     for quantity, factor in theorems.IN_SIZES:
         scaling, one = theorems.SCALINGS[quantity], measured(quantity, factor, runs)
@@ -449,14 +417,13 @@ def table_exponents(**runs: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
 
 
 @figure(
-    "The right-hand sides of Theorem 3.1 at T = T*, constants left out, over what they bound can be at "
-    "most, against D. Two-sided bounds from T* on would stay below a constant. Not in the paper.",
     runs=theorems.GRIDS["D"].runs,
     claims=("printed_bounds_fit_the_start",),
 )
-@style()
 def figure_start(**runs: xr.Dataset) -> Canvas:
-    """The printed bounds at T* over what is possible, against D."""
+    """The right-hand sides of Theorem 3.1 at T = T*, constants left out, over what they bound can be at most,
+    against D. Two-sided bounds from T* on would stay below a constant. Not in the paper.
+    """
     figure, axes = panels(1, 1, (3.8, 2.8))
     ax, found = axes[0, 0], [theorems.start_quotients(run) for run in runs.values()]
     level(ax, 1)

@@ -24,7 +24,7 @@ from matplotlib.patches import Rectangle
 from scipy import stats
 
 from descentlab.data import mnist
-from descentlab.drawing import BLUE, ORANGE, VERMILION, band, legend, panels, style
+from descentlab.drawing import BLUE, ORANGE, VERMILION, band, legend, panels
 from descentlab.engine import (
     Dynamics,
     Loaded,
@@ -461,16 +461,11 @@ HALF = 0.5  # of the largest entries of a row
 NAMES = {"relu": ("ReLU", BLUE), "leaky": ("LeakyReLU", VERMILION)}
 
 
-@figure(
-    "The student on MNIST: loss on test images and cosine of its value matrix with the teacher's "
-    "kernels; median and range over seeds.",
-    runs=RUNS,
-    claims=("mnist_loss_gets_small", "mnist_value_direction_recovers"),
-    presets=tuple(PRESETS),
-)
-@style()
+@figure(runs=RUNS, claims=("mnist_loss_gets_small", "mnist_value_direction_recovers"), presets=tuple(PRESETS))
 def figure_4(**runs: xr.Dataset) -> Canvas:
-    """Loss and cosine along training."""
+    """The student on MNIST: loss on test images and cosine of its value matrix with the teacher's kernels;
+    median and range over seeds.
+    """
     figure, axes = panels(1, 2, (2.6, 2.2))
     losses, cosines = axes[0]
     for key, (label, colour) in NAMES.items():
@@ -490,10 +485,6 @@ def figure_4(**runs: xr.Dataset) -> Canvas:
 
 
 @figure(
-    "Attention on MNIST: the teacher's pooling, what the students learn (first seed; the first and last "
-    "nine rows between dotted lines), a test image with the patches in whose rows less than half of the "
-    "largest entries are where they should be, and the errors of all rows and seeds against the share of "
-    "a patch's pixels that have ink.",
     runs=RUNS,
     claims=(
         "mnist_attention_recovers_pooling",
@@ -502,9 +493,12 @@ def figure_4(**runs: xr.Dataset) -> Canvas:
     ),
     presets=tuple(PRESETS),
 )
-@style()
 def figure_5(**runs: xr.Dataset) -> Canvas:
-    """S*, the learned S, an image with the patches that fail, and errors against ink."""
+    """Attention on MNIST: the teacher's pooling, what the students learn (first seed; the first and last nine
+    rows between dotted lines), a test image with the patches in whose rows less than half of the largest
+    entries are where they should be, and the errors of all rows and seeds against the share of a patch's
+    pixels that have ink.
+    """
     figure, axes = panels(1, 5, (1.9, 2.1))
     *heatmaps, shown, against = axes[0]
     first = runs["relu"].isel(seed=0)

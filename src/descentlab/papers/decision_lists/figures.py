@@ -28,7 +28,6 @@ from descentlab.drawing import (
     band,
     legend,
     panels,
-    style,
 )
 from descentlab.judging import setting
 from descentlab.papers import figure, table
@@ -133,17 +132,13 @@ def own_scale(run: xr.Dataset) -> float:
     return float(masses.attention_scale(p.n, p.L, delta[masses.DELTAS.index(setting(run, "delta"))]))
 
 
-@figure(
-    "Gradient flow of W from V = cP. Left: population loss of the first seed, up to the first time when all "
-    "sequences are certainly classified right (a disc; an arrow: within the first step). Right: that time "
-    "against c, with the bounds 4M/(log(L) gamma) for all readings of gamma and, vertical, c = 4n "
-    "log(L)/delta of the theorem. Open arrows: the time is earlier, or later than the run.",
-    runs=SCALES,
-    claims=("flow_classifies_in_time",),
-)
-@style()
+@figure(runs=SCALES, claims=("flow_classifies_in_time",))
 def scale_and_law(**runs: xr.Dataset) -> Canvas:
-    """The loss over time by c and law, and the first certified time against c."""
+    """Gradient flow of W from V = cP. Left: population loss of the first seed, up to the first time when all
+    sequences are certainly classified right (a disc; an arrow: within the first step). Right: that time
+    against c, with the bounds 4M/(log(L) gamma) for all readings of gamma and, vertical, c = 4n log(L)/delta
+    of the theorem. Open arrows: the time is earlier, or later than the run.
+    """
     figure, axes = panels(1, 2, (3.7, 2.8))
     losses, times = axes[0]
     scales = [setting(run, "c") for run in runs.values()]
@@ -186,16 +181,12 @@ def median_slack(run: xr.Dataset, reading: int) -> float:
     return float(np.log10(np.median(run["time_bound"].values[:, reading]) / middle_time(run)))
 
 
-@figure(
-    "The slack of the time bound with the theorem's own c, for all readings of gamma: one size varies along "
-    "a line, the others are fixed; right, the preset itself. Below zero the bound fails. Open arrows: the "
-    "slack is larger (certified within the first step) or smaller (not within the run).",
-    runs={"run": {}, **SLACK},
-    claims=("flow_classifies_in_time",),
-)
-@style()
+@figure(runs={"run": {}, **SLACK}, claims=("flow_classifies_in_time",))
 def slack(run: xr.Dataset, **runs: xr.Dataset) -> Canvas:
-    """log10(bound / first certified time) over L, n and M, and for the preset itself."""
+    """The slack of the time bound with the theorem's own c, for all readings of gamma: one size varies along
+    a line, the others are fixed; right, the preset itself. Below zero the bound fails. Open arrows: the slack
+    is larger (certified within the first step) or smaller (not within the run).
+    """
     figure, axes = panels(1, 4, (1.9, 2.9), sharey=True)
     for ax, over in zip(axes[0], "LnM", strict=False):
         for law, (name, color, _) in LAW.items():
@@ -234,17 +225,15 @@ def chosen_lengths(run: xr.Dataset) -> list[int]:
 
 
 @figure(
-    "How W[:, a] puts the list of a query a in order, until all sequences are certainly right (dashed). "
-    "Above: weights of the list's entries less those of other tokens, over the largest. At first the query "
-    "itself, which is always there, may be on top. Below: attention to a token that occurs once, over that "
-    "to a_1. Of distinct tokens any difference is enough; a rival that occurs k times must get less than "
-    "1/k.",
     runs={name: SLACK[name] for name in ("distinct_L24_n8_M6", "iid_L16_n4_M3")},
     claims=("flow_classifies_in_time",),
 )
-@style()
 def ordering(**runs: xr.Dataset) -> Canvas:
-    """The weights of list entries above those of other tokens, and the attention that they get."""
+    """How W[:, a] puts the list of a query a in order, until all sequences are certainly right (dashed).
+    Above: weights of the list's entries less those of other tokens, over the largest. At first the query
+    itself, which is always there, may be on top. Below: attention to a token that occurs once, over that to
+    a_1. Of distinct tokens any difference is enough; a rival that occurs k times must get less than 1/k.
+    """
     shown = [(run, m) for run in runs.values() for m in chosen_lengths(run)]
     figure, axes = panels(2, len(shown), (7.6 / len(shown), 1.7), sharex="col", sharey="row")
     for (run, m), column in zip(shown, axes.T, strict=True):
@@ -307,17 +296,12 @@ def outline(ax: Axes, row: Any, column: Any) -> None:
     ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec=BLACK, lw=0.5))
 
 
-@figure(
-    "W and V of the first seed in joint training from zero, each over its largest entry. Framed in W: the "
-    "lists, column by column, numbered by place; their weights come to fall with the place. Labels of V are "
-    "in the order of pi, so that P is the diagonal.",
-    runs={"run": MATRICES},
-    claims=("joint_training_classifies",),
-    moving=matrices_along,
-)
-@style()
+@figure(runs={"run": MATRICES}, claims=("joint_training_classifies",), moving=matrices_along)
 def matrices(run: xr.Dataset) -> Canvas:
-    """W above and V below at four steps, with lists and permutation marked."""
+    """W and V of the first seed in joint training from zero, each over its largest entry. Framed in W: the
+    lists, column by column, numbered by place; their weights come to fall with the place. Labels of V are in
+    the order of pi, so that P is the diagonal.
+    """
     steps, first = run["step"].values, float(theorems.first_certified(run)[0])
     met = first if np.isfinite(first) else float(steps[-1]) ** 0.5
     moments = sorted({int(np.searchsorted(steps, t)) for t in (1, met**0.5, met, steps[-1])})
@@ -357,17 +341,13 @@ def power(x: float) -> str:
     return rf"${mantissa} \times 10^{{{int(exponent)}}}$" if exponent else mantissa
 
 
-@figure(
-    "Gradient descent on W and V from near cP, every seed: population loss, certified margin (above zero "
-    "all sequences are right), and eta lambda_max, which the theorem wants at most 1. Vertical: first "
-    "certified step, and the theorem's window, 2 m L_0/(A^2 eta) to epsilon/(2 eta), medians over seeds. A "
-    "window that ends before it begins is empty: the theorem's conditions are not met.",
-    runs={"run": theorems.WINDOW},
-    claims=("descent_classifies_in_window",),
-)
-@style()
+@figure(runs={"run": theorems.WINDOW}, claims=("descent_classifies_in_window",))
 def window(run: xr.Dataset) -> Canvas:
-    """Loss, margin and eta lambda_max of every seed over the steps, and the window of the theorem."""
+    """Gradient descent on W and V from near cP, every seed: population loss, certified margin (above zero all
+    sequences are right), and eta lambda_max, which the theorem wants at most 1. Vertical: first certified
+    step, and the theorem's window, 2 m L_0/(A^2 eta) to epsilon/(2 eta), medians over seeds. A window that
+    ends before it begins is empty: the theorem's conditions are not met.
+    """
     figure, axes = panels(1, 3, (2.5, 2.3))
     names = {"loss": "population loss", "margin": "certified margin", "curvature": r"$\eta\,\lambda_{\max}$"}
     # Without a solution c there is no window.
@@ -406,17 +386,13 @@ def window(run: xr.Dataset) -> Canvas:
     return figure
 
 
-@figure(
-    "V trained under uniform attention (W = 0): cosine of V and P - 1/L, share of tokens t whose pi(t) tops "
-    "V[:, t], and probability that a position is misclassified, which stays away from 0 since some "
-    "sequences have two labels and all their positions one output; median and range of seeds. Right: V of "
-    "the first seed over its largest entry, labels in the order of pi, so that P is the diagonal.",
-    runs=theorems.UNIFORM,
-    claims=("uniform_attention_learns_permutation", "attention_is_needed"),
-)
-@style()
+@figure(runs=theorems.UNIFORM, claims=("uniform_attention_learns_permutation", "attention_is_needed"))
 def uniform(**runs: xr.Dataset) -> Canvas:
-    """How V turns to P under uniform attention, what it gets wrong, and V at the end."""
+    """V trained under uniform attention (W = 0): cosine of V and P - 1/L, share of tokens t whose pi(t) tops
+    V[:, t], and probability that a position is misclassified, which stays away from 0 since some sequences
+    have two labels and all their positions one output; median and range of seeds. Right: V of the first seed
+    over its largest entry, labels in the order of pi, so that P is the diagonal.
+    """
     figure, axes = panels(1, 4, (1.95, 2.2))
     names = {"cosine": r"$\cos(V,\ P - 1/L)$", "decoded": "columns decoded", "error": "error"}
     for ax, (name, title) in zip(axes[0], names.items(), strict=False):
@@ -447,16 +423,12 @@ def cell(run: xr.Dataset) -> tuple[str, int, int]:
     return setting(run, "law"), setting(run, "L"), setting(run, "n")
 
 
-@figure(
-    "Joint training of W and V: the share of seeds whose last W and V classify all sequences right, by "
-    "exact certificate, and the median first certified step. From zero, sequences that hold every token (n "
-    "= L) keep all columns of V equal, so that no training helps.",
-    runs=BOTH_STARTS,
-    claims=("joint_training_classifies",),
-)
-@style()
+@figure(runs=BOTH_STARTS, claims=("joint_training_classifies",))
 def joint(**runs: xr.Dataset) -> Canvas:
-    """The share of seeds that end certified, by law, L and n (rows) and M (columns), for each start."""
+    """Joint training of W and V: the share of seeds whose last W and V classify all sequences right, by exact
+    certificate, and the median first certified step. From zero, sequences that hold every token (n = L) keep
+    all columns of V equal, so that no training helps.
+    """
     figure, axes = panels(1, len(theorems.JOINT), (3.5, 3.6), sharey=True)
     for ax, start in zip(axes[0], theorems.JOINT, strict=True):
         own = {(cell(run), setting(run, "M")): run for run in runs.values() if setting(run, "start") == start}
@@ -482,14 +454,11 @@ def joint(**runs: xr.Dataset) -> Canvas:
     return figure
 
 
-@table(
-    "Every run of joint training that does not end perfect, with its probability of error and a sequence "
-    "that it misclassifies: at this token, the rival's logit is not below that of the right label.",
-    runs=BOTH_STARTS,
-    claims=("joint_training_classifies",),
-)
+@table(runs=BOTH_STARTS, claims=("joint_training_classifies",))
 def joint_failures(**runs: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
-    """Every run of joint training that ends uncertified, with a sequence that it gets wrong."""
+    """Every run of joint training that does not end perfect, with its probability of error and a sequence
+    that it misclassifies: at this token, the rival's logit is not below that of the right label.
+    """
     header = ["start", "law", "L", "n", "M", "seed", "error", "sequence", "at token", "right label",
               "rival label"]  # fmt: skip
     found = []

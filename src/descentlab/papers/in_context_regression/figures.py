@@ -21,7 +21,6 @@ from descentlab.drawing import (
     legend,
     panels,
     points,
-    style,
     threads,
 )
 from descentlab.judging import crossing, setting, times
@@ -72,10 +71,6 @@ def seeds(ax: Axes, series: xr.DataArray, color: str, label: str, linestyle: Any
 
 
 @figure(
-    "Gradient flow, every seed (a random Theta each): the loss above the least of all weights, with the "
-    "decay that the least curvature at the limit gives (dashed); the distances of both matrices from "
-    "Theorem 4.1's limit; u; and what the flow keeps at zero. Zeros are on the axis; curves end where "
-    "the solver's error is.",
     claims=(
         "flow_converges_to_the_limit",
         "loss_reaches_its_minimum",
@@ -85,9 +80,12 @@ def seeds(ax: Axes, series: xr.DataArray, color: str, label: str, linestyle: Any
         "rate_is_the_least_curvature",
     ),
 )
-@style()
 def training(run: xr.Dataset) -> Canvas:
-    """Excess loss, distance to the limit, u, and what the flow keeps at zero, for every seed."""
+    """Gradient flow, every seed (a random Theta each): the loss above the least of all weights, with the
+    decay that the least curvature at the limit gives (dashed); the distances of both matrices from Theorem
+    4.1's limit; u; and what the flow keeps at zero. Zeros are on the axis; curves end where the solver's
+    error is.
+    """
     figure, axes = panels(1, 4, (2.2, 2.1))
     excess, distance, value, kept = axes[0]
     own = timed(run)
@@ -128,9 +126,6 @@ START = {
 
 
 @figure(
-    "Starts of other scales and signs, and in all blocks: the loss above its least, where every seed "
-    "ends, and how long the plateau near zero lasts. Scales beyond the theorem's bound converge too; "
-    "Gaussian weights in all blocks may end at other local minima.",
     runs={**STARTS, **SCALES.runs},
     claims=(
         "large_start_converges_too",
@@ -139,9 +134,11 @@ START = {
         "every_start_reaches_the_minimum",
     ),
 )
-@style()
 def starts(**runs: xr.Dataset) -> Canvas:
-    """The excess loss from several starts, where each seed ends, and the plateau's length against s."""
+    """Starts of other scales and signs, and in all blocks: the loss above its least, where every seed ends,
+    and how long the plateau near zero lasts. Scales beyond the theorem's bound converge too; Gaussian weights
+    in all blocks may end at other local minima.
+    """
     figure, axes = panels(1, 3, (2.7, 2.3))
     losses, ends, plateau = axes[0]
     for k, (name, (label, color, line)) in enumerate(START.items()):
@@ -166,14 +163,9 @@ def starts(**runs: xr.Dataset) -> Canvas:
     return figure
 
 
-@figure(
-    "Gradient flow beside descent on fresh prompts, whose noise leaves the block form.",
-    runs={"flow": {}, "online": ONLINE},
-    claims=("parameters_stay_in_block_form",),
-)
-@style()
+@figure(runs={"flow": {}, "online": ONLINE}, claims=("parameters_stay_in_block_form",))
 def algorithms(flow: xr.Dataset, online: xr.Dataset) -> Canvas:
-    """Gradient flow beside descent on fresh prompts, at the same times."""
+    """Gradient flow beside descent on fresh prompts, whose noise leaves the block form."""
     figure, axes = panels(1, 3, (2.6, 2.1))
     batch = setting(online, "batch")
     names = {"excess_loss": "loss above its least", "outside": "share of norm outside $u$ and $U$",
@@ -191,15 +183,11 @@ def algorithms(flow: xr.Dataset, online: xr.Dataset) -> Canvas:
 # ---------------------------------------------------------------- test prompts
 
 
-@figure(
-    "The trained network on drawn test prompts of M points, mean and 95 % interval over seeds, against "
-    "Theorem 4.2 and its two parts.",
-    runs={"run": DRAWN},
-    claims=("error_against_test_length", "error_falls_like_1_over_M"),
-)
-@style()
+@figure(runs={"run": DRAWN}, claims=("error_against_test_length", "error_falls_like_1_over_M"))
 def test_length(run: xr.Dataset) -> Canvas:
-    """The error on drawn test prompts against their length, with Theorem 4.2 and its two parts."""
+    """The trained network on drawn test prompts of M points, mean and 95 % interval over seeds, against
+    Theorem 4.2 and its two parts.
+    """
     figure, axes = panels(1, 2, (3.0, 2.3))
     error, ratio = axes[0]
     drawn = run["sampled_error"].transpose("seed", "drawn").values
@@ -219,8 +207,6 @@ def test_length(run: xr.Dataset) -> Canvas:
 
 
 @figure(
-    "Left: test error over the labels' variance, trained and tested at N = M points, under shifts of the "
-    "task, of the query, and of the inputs (c times as large). Right: the error on infinite prompts.",
     runs=LONGER.runs,
     claims=(
         "floor_falls_like_1_over_N2",
@@ -229,9 +215,10 @@ def test_length(run: xr.Dataset) -> Canvas:
         "covariate_shift_fails",
     ),
 )
-@style()
 def shifts(**runs: xr.Dataset) -> Canvas:
-    """Relative test errors under shifts, and the error on infinite prompts, against N."""
+    """Left: test error over the labels' variance, trained and tested at N = M points, under shifts of the
+    task, of the query, and of the inputs (c times as large). Right: the error on infinite prompts.
+    """
     figure, axes = panels(1, 2, (3.0, 2.5))
     shifts, floor = axes[0]
     grid = list(runs.values())
@@ -261,16 +248,11 @@ def matrices_along(run: xr.Dataset) -> Movie:
     return Movie({name: own[name].transpose("step", "row", "column") for name in ("W_PV", "W_KQ")})
 
 
-@figure(
-    "W_KQ of the first seed from the start, over the end of the plateau, to its limit. The last row and "
-    "column stay zero.",
-    runs={"run": MATRICES},
-    claims=("parameters_stay_in_block_form",),
-    moving=matrices_along,
-)
-@style()
+@figure(runs={"run": MATRICES}, claims=("parameters_stay_in_block_form",), moving=matrices_along)
 def matrices(run: xr.Dataset) -> Canvas:
-    """W_KQ of the first seed at four times, and its limit."""
+    """W_KQ of the first seed from the start, over the end of the plateau, to its limit. The last row and
+    column stay zero.
+    """
     own = run.isel(seed=0)
     steps, hit = run["step"].values, float(own["hit"].isel(step=-1))
     end = float(crossing(run["excess_loss"], 1e-6 * run["excess_loss"].isel(step=0).values)[0])

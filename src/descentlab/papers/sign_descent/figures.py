@@ -28,7 +28,6 @@ from descentlab.drawing import (
     phases,
     points,
     side_legend,
-    style,
     threads,
     time_marks,
 )
@@ -80,8 +79,6 @@ def key_to_colours(ax: Axes, what: str, linestyle: str = "-") -> None:
 
 
 @figure(
-    "Stage I (t = 0 to 2, above) and stages I and II (t = 0 to 10, below): mean value signal, key and query "
-    "noise of single pairs (s, i), and mean value noise of every sample, one seed. Slides, stages I and II.",
     runs={"run": BASE},
     claims=(
         "value_noise_grows_linearly",
@@ -90,9 +87,10 @@ def key_to_colours(ax: Axes, what: str, linestyle: str = "-") -> None:
         "alignment_is_balanced",
     ),
 )
-@style()
 def figure_stage_one(run: xr.Dataset) -> Canvas:
-    """Value signal, key noise, query noise and value noise, in stage I above and in stages I and II below."""
+    """Stage I (t = 0 to 2, above) and stages I and II (t = 0 to 10, below): mean value signal, key and query
+    noise of single pairs (s, i), and mean value noise of every sample, one seed. Slides, stages I and II.
+    """
     figure, axes = panels(2, 4, NARROW, sharey="row")
     positive = rows(until(run, 10)["key_noise"])[:, -1] > 0
     for row, end in enumerate((2, 10)):
@@ -131,14 +129,11 @@ def sign_contingency(run: xr.Dataset, step: int = 10) -> np.ndarray:
     return np.einsum("sap,sbp->sab", before.astype(int), after.astype(int))
 
 
-@table(
-    "Pairs (s, i) by the signs of key and query noise at the start (rows) and at t = 10 (columns), here and "
-    "as Table 1 of the slides has them for 2000 pairs.",
-    runs={"run": BASE},
-    claims=("query_key_noise_align", "alignment_is_balanced"),
-)
+@table(runs={"run": BASE}, claims=("query_key_noise_align", "alignment_is_balanced"))
 def table_1(run: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
-    """Sign patterns at the start against those at t = 10: mean over seeds, the first seed, the slides."""
+    """Pairs (s, i) by the signs of key and query noise at the start (rows) and at t = 10 (columns), here and
+    as Table 1 of the slides has them for 2000 pairs.
+    """
     end = int(until(run, 10)["step"].values[-1])
     counts = sign_contingency(run)
     sources = {f"mean of {len(counts)} seeds": counts.mean(0)} if len(counts) > 1 else {}
@@ -179,9 +174,6 @@ def noises_along(run: xr.Dataset) -> Movie:
 
 
 @figure(
-    "Query and key signals of single neurons and noises of single pairs (s, i), one seed, each times the "
-    "sign of its neuron's final query signal; noise that is negative after stage III is solid, positive "
-    "noise dotted; dashed, measured stage times: T_2 and T_3 above. Slides, stages II to IV.",
     runs={"run": BASE},
     claims=(
         "majority_vote_sets_signal_signs",
@@ -191,9 +183,11 @@ def noises_along(run: xr.Dataset) -> Movie:
     ),
     moving=noises_along,
 )
-@style()
 def figure_stages_three_four(run: xr.Dataset) -> Canvas:
-    """Query and key signals and noises, stages II and III above, III and IV below."""
+    """Query and key signals of single neurons and noises of single pairs (s, i), one seed, each times the
+    sign of its neuron's final query signal; noise that is negative after stage III is solid, positive noise
+    dotted; dashed, measured stage times: T_2 and T_3 above. Slides, stages II to IV.
+    """
     figure, axes = panels(2, 4, NARROW)
     # Which way a neuron's signals go is a coin flip; the sign of its query signal makes neurons alike.
     sign = np.sign(run["query_signal"].isel(step=-1))
@@ -225,9 +219,6 @@ def figure_stages_three_four(run: xr.Dataset) -> Canvas:
 
 
 @figure(
-    "Left: softmax outputs of every sample (thin, one seed) and their mean. Right: the odds s/(1 - s) of "
-    "every s_{i,21} as they fall: exp(-ct) has slope 1 here, exp(-ct^2) slope 2. Dotted: s_21 = 0.4, 0.1, "
-    "0.01 and 0.001. Slides, stage IV.",
     runs={"run": BASE},
     claims=(
         "softmax_stays_half_before_stage_four",
@@ -236,9 +227,11 @@ def figure_stages_three_four(run: xr.Dataset) -> Canvas:
         "attention_goes_to_noise",
     ),
 )
-@style()
 def figure_softmax(run: xr.Dataset) -> Canvas:
-    """s_11 and s_21 over t, and the fall of s_21 under its two rival laws."""
+    """Left: softmax outputs of every sample (thin, one seed) and their mean. Right: the odds s/(1 - s) of
+    every s_{i,21} as they fall: exp(-ct) has slope 1 here, exp(-ct^2) slope 2. Dotted: s_21 = 0.4, 0.1, 0.01
+    and 0.001. Slides, stage IV.
+    """
     figure, axes = panels(1, 2, (3.4, 2.4))
     left, right = axes[0]
     for which, color in (("11", BLUE), ("21", VERMILION)):
@@ -264,8 +257,6 @@ def figure_softmax(run: xr.Dataset) -> Canvas:
 
 
 @figure(
-    "All stages on one time axis: median over seeds and range of seeds. Dashed lines are the measured stage "
-    "times (median), ticks those of the slides. After Figure 19 of the paper.",
     runs={"run": BASE},
     claims=(
         "value_noise_grows_linearly",
@@ -277,9 +268,10 @@ def figure_softmax(run: xr.Dataset) -> Canvas:
         "value_memorises_noise",
     ),
 )
-@style()
 def figure_all_stages(run: xr.Dataset) -> Canvas:
-    """What each stage moves, on one time axis, with measured times as lines and the slides' as ticks."""
+    """All stages on one time axis: median over seeds and range of seeds. Dashed lines are the measured stage
+    times (median), ticks those of the slides. After Figure 19 of the paper.
+    """
     figure, axes = panels(3, 1, (7.0, 1.4), sharex=True)
     first, second, third = axes[:, 0]
     noise, loss = run["value_noise"].mean("sample"), run["training_loss"]
@@ -315,13 +307,13 @@ def span(low: float, high: float) -> str:
 
 
 @table(
-    "Stage times as hitting times, median over seeds, beside the slides' numbers, whose sizes are not "
-    "known; the ratio of the last two depends on no unit of time.",
     runs={"run": BASE},
     claims=("key_noise_turns_before_query_noise", "query_key_noise_align", "query_and_key_signals_oppose"),
 )
 def table_stage_times(run: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
-    """Stage times over seeds beside those of the slides."""
+    """Stage times as hitting times, median over seeds, beside the slides' numbers, whose sizes are not known;
+    the ratio of the last two depends on no unit of time.
+    """
     found: list[list[Any]] = []
     times = stage_times(run)
     for name, event in EVENTS.items():
@@ -348,15 +340,14 @@ def table_stage_times(run: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
 
 
 @figure(
-    "SignGD and Adam with small and with default betas, one seed: noise-signal softmax outputs, query and "
-    "key noise of single pairs (s, i) times the sign of the query signal, and training loss. Slides, Adam "
-    "against SignGD.",
     runs={"sign": SIGN, "adam_near_zero": ADAM_NEAR_ZERO, "adam": ADAM},
     claims=("adam_matches_sign_descent", "adam_query_noise_stays_negative", "adam_loss_curve_differs"),
 )
-@style()
 def figure_adam(sign: xr.Dataset, adam_near_zero: xr.Dataset, adam: xr.Dataset) -> Canvas:
-    """SignGD and Adam side by side: s_21, query noise, key noise and training loss."""
+    """SignGD and Adam with small and with default betas, one seed: noise-signal softmax outputs, query and
+    key noise of single pairs (s, i) times the sign of the query signal, and training loss. Slides, Adam
+    against SignGD.
+    """
     figure, axes = panels(4, 3, (2.2, 1.4), sharex=True, sharey="row")
     runs = {"SignGD": sign, r"Adam, $\beta$ = (0.1, 0.1)": adam_near_zero,
             r"Adam, $\beta$ = (0.9, 0.999)": adam}  # fmt: skip
@@ -382,14 +373,13 @@ def figure_adam(sign: xr.Dataset, adam_near_zero: xr.Dataset, adam: xr.Dataset) 
 
 
 @figure(
-    "Training loss of SignGD, Adam and GD, against log t (left) and t (right, where exponential decay is a "
-    "line): median over seeds and range of seeds. Slides, GD against SignGD.",
     runs={"sign": SIGN, "adam": ADAM, **GD},
     claims=("sign_descent_trains_faster", "training_loss_decays_exponentially", "adam_loss_curve_differs"),
 )
-@style()
 def figure_training_loss(sign: xr.Dataset, adam: xr.Dataset, **gd: xr.Dataset) -> Canvas:
-    """The training loss of SignGD, Adam and GD, against log t and against t."""
+    """Training loss of SignGD, Adam and GD, against log t (left) and t (right, where exponential decay is a
+    line): median over seeds and range of seeds. Slides, GD against SignGD.
+    """
     figure, axes = panels(1, 2, (3.4, 2.4), sharey=True)
     ends = {name: float(np.median(run["training_loss"].isel(step=-1))) for name, run in gd.items()}
     sound = {name: end for name, end in ends.items() if (gd[name]["diverged_at"] < 0).all()}
@@ -414,14 +404,13 @@ def figure_training_loss(sign: xr.Dataset, adam: xr.Dataset, **gd: xr.Dataset) -
 
 
 @figure(
-    "Test loss, test error and training loss at the end of training against the signal-noise ratio, mean "
-    "over seeds with 95 % intervals; GD with step size 1. Slides, GD against SignGD.",
     runs={**SNR["sign"], **SNR["adam"], **SNR["gd"]},
     claims=("gd_generalises_better", "test_loss_stays_constant"),
 )
-@style()
 def figure_snr(**runs: xr.Dataset) -> Canvas:
-    """Test loss, test error and training loss after training, against the signal-noise ratio."""
+    """Test loss, test error and training loss at the end of training against the signal-noise ratio, mean
+    over seeds with 95 % intervals; GD with step size 1. Slides, GD against SignGD.
+    """
     figure, axes = panels(1, 3, (2.3, 2.2))
     signs = [runs[name] for name in SNR["sign"]]
     x = [setting(run, "signal") / (setting(run, "sigma_p") * setting(run, "s") ** 0.5) for run in signs]
@@ -440,16 +429,12 @@ def figure_snr(**runs: xr.Dataset) -> Canvas:
 # ---------------------------------------------------------------- precision, and late times
 
 
-@figure(
-    "SignGD by precision: exact zeros in the active query and key gradient that a run uses, where a weight "
-    "stands still, and the share of signs that autodiff of the plain softmax loss gets wrong at the weights "
-    "of a run with the stable form. Not in the paper.",
-    runs=PRECISION,
-    claims=("key_noise_turns_before_query_noise",),
-)
-@style()
+@figure(runs=PRECISION, claims=("key_noise_turns_before_query_noise",))
 def figure_precision(**runs: xr.Dataset) -> Canvas:
-    """Exact zeros in the gradient that is used, and signs that autodiff would get wrong, by precision."""
+    """SignGD by precision: exact zeros in the active query and key gradient that a run uses, where a weight
+    stands still, and the share of signs that autodiff of the plain softmax loss gets wrong at the weights of
+    a run with the stable form. Not in the paper.
+    """
     figure, axes = panels(1, 2, (3.0, 2.2))
     zeros, wrong = axes[0]
     kinds = {
@@ -472,14 +457,13 @@ def figure_precision(**runs: xr.Dataset) -> Canvas:
 
 
 @figure(
-    "SignGD at ten times the slides' horizon: training and test loss over time, and the test loss of every "
-    "seed against log(1/L_S), with a line of slope 1. Not in the paper.",
     runs={"run": LONG},
     claims=("test_loss_stays_constant", "training_loss_decays_exponentially", "value_noise_grows_linearly"),
 )
-@style()
 def figure_test_loss(run: xr.Dataset) -> Canvas:
-    """Training and test loss far beyond the slides' horizon, and one against the other."""
+    """SignGD at ten times the slides' horizon: training and test loss over time, and the test loss of every
+    seed against log(1/L_S), with a line of slope 1. Not in the paper.
+    """
     figure, axes = panels(1, 2, (3.0, 2.2))
     both, against = axes[0]
     band(both, run["training_loss"], "training loss $L_S$", BLACK)
@@ -506,15 +490,14 @@ COLOURS = {"T1": SKY, "T2": BLUE, "T3": GREEN, "T4": VERMILION, "T_key": ORANGE,
 
 
 @figure(
-    "Stage times of SignGD against sizes, all seeds and their mean, with the powers that follow from sign "
-    "steps for T_2 and T_4 (dashed, through the middle size). Not in the paper.",
     runs={name: overrides for grid in sizes.SIZES.values() for name, overrides in grid.runs.items()},
     claims=tuple(claim.name for claim in sizes.scaling.claims),
     presets=("stage_times",),
 )
-@style()
 def figure_stage_times(**data: xr.Dataset) -> Canvas:
-    """Stage times against each size, with the derived powers."""
+    """Stage times of SignGD against sizes, all seeds and their mean, with the powers that follow from sign
+    steps for T_2 and T_4 (dashed, through the middle size). Not in the paper.
+    """
     figure, axes = panels(1, len(sizes.SIZES), (1.9, 2.4), sharey=True)
     for ax, (size, grid) in zip(axes[0], sizes.SIZES.items(), strict=True):
         runs = [data[name] for name in grid.runs]
@@ -540,15 +523,14 @@ HALF_WAY = 0.25  # test error, half way from guessing to none
 
 
 @figure(
-    "Test error at the end of training over signal strength and sample count, mean over seeds. Black: where "
-    "it crosses 1/4, with 95 % of bootstrapped curves. Not in the paper.",
     runs=sizes.map_runs(*sizes.OPTIMIZERS),
     claims=tuple(claim.name for claim in sizes.generalisation.claims),
     presets=("generalisation",),
 )
-@style()
 def figure_generalisation(**data: xr.Dataset) -> Canvas:
-    """Test error over signal strength and sample count, of each optimiser."""
+    """Test error at the end of training over signal strength and sample count, mean over seeds. Black: where
+    it crosses 1/4, with 95 % of bootstrapped curves. Not in the paper.
+    """
     figure, axes = panels(1, len(sizes.OPTIMIZERS), (2.7, 2.2), sharey=True)
     for ax, (name, title) in zip(axes[0], sizes.TITLES.items(), strict=True):
         errors = sizes.error_map(name, data)

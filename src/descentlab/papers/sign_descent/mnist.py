@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Key
 from matplotlib.figure import Figure as Canvas
 
 from descentlab.data import mnist
-from descentlab.drawing import BLUE, GREEN, VERMILION, band, legend, panels, style
+from descentlab.drawing import BLUE, GREEN, VERMILION, band, legend, panels
 from descentlab.engine import (
     Dynamics,
     Loaded,
@@ -422,13 +422,12 @@ COLOURS = {"gd": GREEN, "sign": BLUE, "adam": VERMILION}
 
 
 @figure(
-    "Noisy MNIST. Samples (digit and noise patch), training loss at the largest noise, test loss and "
+    caption="Noisy MNIST. Samples (digit and noise patch), training loss at the largest noise, test loss and "
     f"error of each optimiser when its training loss first is {FIT} or less, all seeds and the mean.",
     runs=runs("gd", "sign", "adam"),
     claims=tuple(claim.name for claim in noisy_mnist.claims),
     presets=tuple(PRESETS),
 )
-@style()
 def figure_noisy_mnist(**data: xr.Dataset) -> Canvas:
     """Samples, training losses at the largest noise, and test loss and error against the noise."""
     figure, axes = panels(1, 4, (1.9, 2.2))

@@ -25,7 +25,6 @@ from descentlab.drawing import (
     band,
     legend,
     panels,
-    style,
     threads,
     time_marks,
 )
@@ -127,10 +126,6 @@ def log_axes(ax: Axes, ticks: Sequence[Any] = ()) -> None:
 
 
 @figure(
-    "Distance to the ground truth: the proximal method, and SGD with its step (large) or a tenth of it "
-    "(small) after stage 1, all on as many samples. In the end A is rounded, that is, thresholded and "
-    "normalised, and then V trained alone; dotted: SGD granted the same. Stars: the end after rounding; "
-    "of the small step only A is rounded. Medians over seeds and their range. Figure 1.",
     runs=FOUR,
     claims=(
         "proximal_recovers",
@@ -139,9 +134,12 @@ def log_axes(ax: Axes, ticks: Sequence[Any] = ()) -> None:
         "sgd_fails_even_after_rounding",
     ),
 )
-@style()
 def figure_1(proximal: Data, sgd: Data, small_step: Data, sgd_rounded: Data) -> Canvas:
-    """|V - P| and |A - Q| over steps, and after rounding."""
+    """Distance to the ground truth: the proximal method, and SGD with its step (large) or a tenth of it
+    (small) after stage 1, all on as many samples. In the end A is rounded, that is, thresholded and
+    normalised, and then V trained alone; dotted: SGD granted the same. Stars: the end after rounding; of the
+    small step only A is rounded. Medians over seeds and their range. Figure 1.
+    """
     figure, axes = panels(1, 2, (3.6, 2.5))
     proximal, sgd, small_step, sgd_rounded = (good(one) for one in (proximal, sgd, small_step, sgd_rounded))
     names = {"value_error": r"$|V - P|_\mu$", "attention_error": r"$|A - Q|_\mu$"}
@@ -176,16 +174,12 @@ def matrices(run: Data) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {"truth": (Q, first["P"].values), setting(run, "attention"): (A, first["final_params_V"].values)}
 
 
-@figure(
-    "Softmax and linear attention at T = 50, N = 10, Q = 2: the truth Q and P, and A and V after "
-    "training, first seed, all on the same scale of colours. Right: the population loss above that of "
-    "the truth, a line a seed. Figure 2.",
-    runs={"softmax": theorems.SOFTMAX, "linear": theorems.LINEAR},
-    claims=("softmax_matches_linear",),
-)
-@style()
+@figure(runs={"softmax": theorems.SOFTMAX, "linear": theorems.LINEAR}, claims=("softmax_matches_linear",))
 def figure_2(softmax: Data, linear: Data) -> Canvas:
-    """A and V of the first seed beside Q and P, and the losses of all seeds."""
+    """Softmax and linear attention at T = 50, N = 10, Q = 2: the truth Q and P, and A and V after training,
+    first seed, all on the same scale of colours. Right: the population loss above that of the truth, a line a
+    seed. Figure 2.
+    """
     figure = Canvas(figsize=(7.6, 2.75), layout="constrained")
     grid = figure.add_gridspec(3, 3, width_ratios=(3.3, 0.95, 2.1))
     rows = {**matrices(linear), **matrices(softmax)}
@@ -212,11 +206,6 @@ def figure_2(softmax: Data, linear: Data) -> Canvas:
 
 
 @figure(
-    "Signals a_V and a_A, coordinates of V and A on the line from the start to the truth, and distances "
-    "Delta_V and Delta_A from it, until A is rounded. Medians over seeds and their range; time counts "
-    "from the end of a seed's stage 1. Top right: above the dotted line noise outweighs signal in A. "
-    "Bottom right: population descent of all weights against that of two numbers, differences of signals "
-    "and distances over lengths, the largest of all seeds; dotted: what the claim allows. Figure 3.",
     runs={
         "sgd": theorems.SGD,
         "proximal": theorems.PROXIMAL,
@@ -230,9 +219,13 @@ def figure_2(softmax: Data, linear: Data) -> Canvas:
         "population_stays_on_the_line",
     ),
 )
-@style()
 def figure_3(sgd: Data, proximal: Data, population: Data, all_weights: Data) -> Canvas:
-    """Signals and distances from the line since the end of stage 1, and population descent off the line."""
+    """Signals a_V and a_A, coordinates of V and A on the line from the start to the truth, and distances
+    Delta_V and Delta_A from it, until A is rounded. Medians over seeds and their range; time counts from the
+    end of a seed's stage 1. Top right: above the dotted line noise outweighs signal in A. Bottom right:
+    population descent of all weights against that of two numbers, differences of signals and distances over
+    lengths, the largest of all seeds; dotted: what the claim allows. Figure 3.
+    """
     figure, axes = panels(2, 3, (2.5, 1.8), sharex=True)
     noisy = ((good(sgd), *LARGE_STEP), (good(proximal), *PROXIMAL))
     for ax, (name, title) in zip(axes[:, :2].ravel(), SIGNALS.items(), strict=True):
@@ -272,15 +265,14 @@ def draw_off_line(ax: Axes, population: Data, all_weights: Data) -> None:
 
 
 @figure(
-    "One less the cosine with the ground truth, until A is rounded: of A - 11'/T as it is, and if A were "
-    "thresholded and normalised at this step; and of V - mu1'. Medians over seeds and their range; grey: "
-    "the end of stage 1. Figure 4.",
     runs={"proximal": theorems.PROXIMAL, "sgd": theorems.SGD},
     claims=("normalisation_helps", "proximal_beats_sgd"),
 )
-@style()
 def figure_4(proximal: Data, sgd: Data) -> Canvas:
-    """One less cosines with the ground truth, of A with and without normalisation and of V."""
+    """One less the cosine with the ground truth, until A is rounded: of A - 11'/T as it is, and if A were
+    thresholded and normalised at this step; and of V - mu1'. Medians over seeds and their range; grey: the
+    end of stage 1. Figure 4.
+    """
     figure, axes = panels(1, 3, (2.5, 2.2), sharey=True)
     sgd, proximal = good(sgd), good(proximal)
     names = {"attention_cosine": "$A$ as it is", "star_cosine": "$A$ normalised", "value_cosine": "$V$"}
@@ -297,11 +289,6 @@ def figure_4(proximal: Data, sgd: Data) -> Canvas:
 
 
 @figure(
-    "Signals and distances from the line with simulated batches, whose noise is Gaussian with the "
-    "covariance of real ones. Top: at scale, proximal steps and SGD. Middle: real against simulated "
-    "batches at these sizes, but smaller, from the line. Bottom: the same at the preset's sizes. Medians "
-    "over seeds and their range; time counts from the end of a seed's stage 1, until A is rounded. "
-    "Figure 5.",
     runs={
         "at_scale": theorems.AT_SCALE,
         "sgd_at_scale": theorems.SGD_AT_SCALE,
@@ -312,11 +299,14 @@ def figure_4(proximal: Data, sgd: Data) -> Canvas:
     },
     claims=("simulation_matches_minibatches", "simulation_matches_at_scale", "proximal_recovers_at_scale"),
 )
-@style()
 def figure_5(
     at_scale: Data, sgd_at_scale: Data, real_at_scale: Data, same_simulated: Data, real: Data, simulated: Data
 ) -> Canvas:
-    """Signals and distances at scale, and simulated beside real batches."""
+    """Signals and distances from the line with simulated batches, whose noise is Gaussian with the covariance
+    of real ones. Top: at scale, proximal steps and SGD. Middle: real against simulated batches at these
+    sizes, but smaller, from the line. Bottom: the same at the preset's sizes. Medians over seeds and their
+    range; time counts from the end of a seed's stage 1, until A is rounded. Figure 5.
+    """
     figure, axes = panels(3, 4, (1.9, 1.55), sharex="row")
     sides = ("proximal, real batches", BLACK, "-"), ("proximal, simulated batches", BLUE, DASHED)
     rows = (
@@ -374,17 +364,16 @@ def power_law(ax: Axes, claim: str, data: Mapping[str, Data], x: Any, y: Samples
 
 
 @figure(
-    "Transfer. Left: samples of stage 1 from scratch, and of fine-tuning a pre-trained V until both "
-    "signals are one half and rounding gives the pattern, each at its cheapest batch, against T; above, "
-    "the exponent of their quotient and its 95 % interval. Right: samples of fine-tuning with the "
-    "preset's batch against the correlation of the pre-trained P^ with P. Medians over seeds and their "
-    "range; open marks leave out seeds that do not get there. Theorem 4.1.",
     runs={"scratch": theorems.PROXIMAL, **theorems.SCRATCH_AND_TUNED, **theorems.CORRELATIONS.runs},
     claims=("transfer_skips_stage_one",),
 )
-@style()
 def figure_6(scratch: Data, **data: Data) -> Canvas:
-    """Samples against T from scratch and fine-tuned, and against the correlation of the pre-trained model."""
+    """Transfer. Left: samples of stage 1 from scratch, and of fine-tuning a pre-trained V until both signals
+    are one half and rounding gives the pattern, each at its cheapest batch, against T; above, the exponent of
+    their quotient and its 95 % interval. Right: samples of fine-tuning with the preset's batch against the
+    correlation of the pre-trained P^ with P. Medians over seeds and their range; open marks leave out seeds
+    that do not get there. Theorem 4.1.
+    """
     figure, axes = panels(1, 2, (3.6, 2.5))
     (over_T, over_c), one, other = axes[0], part("scratch_", data), part("tuned_", data)
     look = "from scratch, stage 1 alone", VERMILION, "s", DASHED
@@ -406,18 +395,16 @@ def figure_6(scratch: Data, **data: Data) -> Canvas:
 
 
 @figure(
-    "Samples of stage 1, at the batch with which noise and signal in A are as large at its end; of stage "
-    "2, until both signals are one half and rounding gives the pattern, at a batch whose noise is below "
-    "lambda and at the cheapest one that serves all seeds; and the larger relative error of A and V "
-    "that the whole algorithm leaves, against its samples after stage 1. Medians over seeds and their "
-    "range, power laws with their exponents and 95 % intervals, and guides in grey; open marks leave "
-    "out seeds that fail. Theorem 3.1.",
     runs={f"{key}_{name}": run for key, (grid, *_) in STAGES.items() for name, run in grid.runs.items()},
     claims=OVER_SIZES,
 )
-@style()
 def samples_over_sizes(**data: Data) -> Canvas:
-    """Samples of the stages against T, N and Q, and the error that the whole algorithm leaves."""
+    """Samples of stage 1, at the batch with which noise and signal in A are as large at its end; of stage 2,
+    until both signals are one half and rounding gives the pattern, at a batch whose noise is below lambda and
+    at the cheapest one that serves all seeds; and the larger relative error of A and V that the whole
+    algorithm leaves, against its samples after stage 1. Medians over seeds and their range, power laws with
+    their exponents and 95 % intervals, and guides in grey; open marks leave out seeds that fail. Theorem 3.1.
+    """
     figure, axes = panels(1, 4, (1.95, 2.3))
     laws: list[list[str]] = [[] for _ in axes[0]]
     for name, (_, i, *look) in STAGES.items():
@@ -448,17 +435,13 @@ def samples_over_sizes(**data: Data) -> Canvas:
 # ---------------------------------------------------------------- controls
 
 
-@figure(
-    "Relative errors of the proximal method against the weight lambda of the l1 norm, medians over seeds "
-    "and their range. To leading order lambda should exceed the noise of an entry of A in one step and "
-    "stay below its gradient a_V K_P/Q, K_P = |P - mu1'|^2. Both grow with a_V, so that this window "
-    "moves, from where stage 1 ends (dark) to a_V = 1/2 (light). Dotted: what counts as recovered.",
-    runs=theorems.LAMBDAS,
-    claims=("proximal_recovers", "normalisation_helps"),
-)
-@style()
+@figure(runs=theorems.LAMBDAS, claims=("proximal_recovers", "normalisation_helps"))
 def lambda_window(**data: Data) -> Canvas:
-    """Errors against lambda, and between which bounds it should lie."""
+    """Relative errors of the proximal method against the weight lambda of the l1 norm, medians over seeds and
+    their range. To leading order lambda should exceed the noise of an entry of A in one step and stay below
+    its gradient a_V K_P/Q, K_P = |P - mu1'|^2. Both grow with a_V, so that this window moves, from where
+    stage 1 ends (dark) to a_V = 1/2 (light). Dotted: what counts as recovered.
+    """
     figure, axes = panels(1, 1, (5.2, 2.6))
     ax, kept = axes[0, 0], [good(run) for run in data.values()]
     weights = np.array([setting(run, "lam") for run in kept])
@@ -484,8 +467,6 @@ def lambda_window(**data: Data) -> Canvas:
 
 
 @table(
-    "Relative errors |A - Q|/|Q| of A at the end of stage 2 and of A rounded, and |V - P|/|P - mu1'| in "
-    "the end: medians over seeds and their range, without seeds whose stage 1 failed.",
     runs=FOUR,
     claims=(
         "stage_one_ends",
@@ -495,7 +476,9 @@ def lambda_window(**data: Data) -> Canvas:
     ),
 )
 def controls(**data: Data) -> tuple[list[str], list[list[Any]]]:
-    """Errors before and after rounding, samples, and seeds without an end of stage 1."""
+    """Relative errors |A - Q|/|Q| of A at the end of stage 2 and of A rounded, and |V - P|/|P - mu1'| in the
+    end: medians over seeds and their range, without seeds whose stage 1 failed.
+    """
     found = []
     names = ("proximal", "SGD, large step", "the same, rounded", "SGD, small step")
     for name, run in zip(names, data.values(), strict=True):

@@ -82,7 +82,7 @@ def _table(table: Table, data: Mapping[str, xr.Dataset], anchor: str, files: Fil
 
 
 def _figure(figure: Figure, data: Mapping[str, xr.Dataset], anchor: str, files: Files) -> Drawing:
-    canvas = figure.draw(**data)
+    canvas = figure(**data)
     try:
         picture = _picture(canvas, anchor, files)
         found = plot(canvas)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d import Axes3D
 
-from descentlab.drawing import BLUE, VERMILION, Surface, band, legend, panels, style
+from descentlab.drawing import BLUE, VERMILION, Surface, band, legend, panels
 from descentlab.papers import Figure
 from descentlab.papers.attention_kernels.transformer.theorems import (
     BOTH,
@@ -27,7 +27,6 @@ SERIES = {
 }  # fmt: skip
 
 
-@style()
 def draw_training(**runs: xr.Dataset) -> Canvas:
     """Figure 1: loss and accuracy of both kernels along training."""
     figure, axes = panels(1, len(SERIES), (2.3, 2.2))
@@ -55,7 +54,6 @@ FIGURE_1 = tuple(
 )
 
 
-@style()
 def draw_landscapes(**runs: xr.Dataset) -> Canvas:
     """Figure 3: the loss over both planes, contours and surfaces, first seed."""
     figure, axes = panels(2, 4, (2.1, 1.9))
