@@ -16,7 +16,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from descentlab.drawing._marks import BLACK, panels, side_legend, style
+from descentlab.drawing._marks import side_legend
+from descentlab.drawing._style import BLACK, panels, style
 from descentlab.drawing._transitions import transition
 
 if TYPE_CHECKING:
