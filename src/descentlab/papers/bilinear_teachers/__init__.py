@@ -317,21 +317,6 @@ def attention(A: Float[Array, "D D"], kernel: str = "softmax") -> Float[Array, "
     return weights / jnp.sum(weights, axis=0, keepdims=True)
 
 
-class Student(NamedTuple):
-    """The printed parameters of the position-only student, and its activation."""
-
-    W_V: Float[Array, "M d"]
-    W_KQ: Float[Array, "D D"]
-    P: Float[Array, "D D"]
-    k: ScalarLike
-
-
-def predict(student: Student, X: Float[Array, "d D"]) -> Float[Array, "M D"]:
-    """TF(X) of the position-only student as printed."""
-    S = attention(student.P.T @ student.W_KQ @ student.P)
-    return activation(student.W_V @ X @ S, student.k, 1.0)
-
-
 class Params(NamedTuple):
     """The position-only student in the coordinates it is trained in: A = P' W_KQ P."""
 
@@ -351,10 +336,15 @@ def dual(task: Task) -> Float[Array, "D D"]:
     return task.P if task.preset.encoding != "gaussian" else jnp.linalg.inv(task.P).T
 
 
-def printed(w: Params, task: Task) -> Student:
-    """The trained position-only student with its printed parameters, W_KQ = P'^-1 A P^-1."""
+def printed(w: Params, task: Task) -> Float[Array, "D D"]:
+    """W_KQ = P'^-1 A P^-1 of the trained position-only student."""
     R = dual(task)
-    return Student(w.W_V, R @ w.A @ R.T, task.P, task.preset.bend()[0])
+    return R @ w.A @ R.T
+
+
+def predict(W_V: Array, W_KQ: Array, P: Array, X: Float[Array, "d D"], k: ScalarLike) -> Float[Array, "M D"]:
+    """TF(X) of the position-only student as printed."""
+    return activation(W_V @ X @ attention(P.T @ W_KQ @ P), k, 1.0)
 
 
 def outputs(W: Float[Array, "M d"], S: Float[Array, "D D"], X: Float[Array, "d N D"], p: Preset) -> Array:
@@ -792,5 +782,4 @@ PAPER = Paper(
     Experiment(PRESETS, make_task, dynamics, probes, loss="excess_loss", records=records, carried=carried),
     deviations=tuple(Deviation(*one) for one in DEVIATIONS.items()),
     branches=("mnist",),
-    crossings=(CROSSING,),
 )

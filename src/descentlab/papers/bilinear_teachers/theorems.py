@@ -212,20 +212,14 @@ def excess_loss_in_T(run: xr.Dataset) -> Estimate:
 # ---------------------------------------------------------------- out of distribution
 
 
-def squared_scale(run: xr.Dataset) -> xr.DataArray:
-    """xi^2 = E|f*(X)|_F^2 out of distribution."""
-    return 2 * run["teacher_ood_loss"]
-
-
 def worst_case(run: xr.Dataset) -> xr.DataArray:
     """The excess for the worst labels with E|Y - f*|^2 = xi^2: xi sqrt(2 e) + e, e that of the teacher.
 
     E<f* - TF, Y - f*> is at most xi sqrt(E|f* - TF|^2), with equality for Y - f* parallel to f* - TF.
     Labels are taken to differ from the teacher's by the size of these: xi^2 = E|f*|^2.
     """
-    own = run["ood_excess"]
-    cross = (2 * own * squared_scale(run)) ** 0.5
-    return (cross + own).rename("worst excess OOD loss")
+    own, squared_xi = run["ood_excess"], 2 * run["teacher_ood_loss"]
+    return ((2 * own * squared_xi) ** 0.5 + own).rename("worst excess OOD loss")
 
 
 curves = theorem("experiments, item 1", kind="experiment", assumes=EXPERIMENTS, presets=ALL)
@@ -272,10 +266,9 @@ def ood_bound_holds(run: xr.Dataset) -> Estimate:
     Measured: the exponent for the worst labels. The notes have the constant that the bound would need,
     eps sqrt(eta T) / (sqrt(K) D^3 xi |V*|_F).
     """
-    worst = worst_case(run)
+    worst, xi = worst_case(run), np.sqrt(2 * run["teacher_ood_loss"])
     D, K, eta, T = (setting(run, name) for name in ("D", "K", "eta", "steps"))
-    scale = np.sqrt(squared_scale(run)) * run["teacher_norm"]
-    constant = worst.isel(step=-1) * np.sqrt(eta * T / K) / D**3 / scale
+    constant = worst.isel(step=-1) * np.sqrt(eta * T / K) / D**3 / (xi * run["teacher_norm"])
     return rate(worst, run).noting(constant_needed=constant.max())
 
 
@@ -383,10 +376,8 @@ def sizes(over: str, runs: Runs) -> list[np.ndarray]:
 
 def in_size(over: str, runs: Runs, values: list[np.ndarray]) -> Estimate:
     """The exponent of values in a size; D / K, which the theorem takes to be large, is its regime."""
-    regime = None
-    if over in ("D", "K"):
-        regime = [D / K for D, K in zip(sizes("D", runs), sizes("K", runs), strict=True)]
-    return size_exponent(over, sizes(over, runs), values, regime)
+    ratios = [D / K for D, K in zip(sizes("D", runs), sizes("K", runs), strict=True)]
+    return size_exponent(over, sizes(over, runs), values, ratios if over in ("D", "K") else None)
 
 
 def with_law(over: str, runs: Runs, values: list[np.ndarray]) -> Estimate:

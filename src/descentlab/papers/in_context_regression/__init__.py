@@ -72,7 +72,6 @@ from descentlab.papers.in_context_regression.moments import (
 # ---------------------------------------------------------------- setting
 
 SPECTRA = ("identity", "power")
-STARTS = ("theorem", "minus", "anywhere")
 LENGTHS = (5, 10, 20, 40, 80, 160, 320)  # of test prompts
 SHIFTS = ("none", "task", "query", "covariate")
 
@@ -104,7 +103,7 @@ class Preset(Training):
     start: str = parameter(
         "theorem: s Theta Theta'; minus: its negative; anywhere: Gaussian entries in all blocks",
         default="theorem",
-        choices=STARTS,
+        choices=("theorem", "minus", "anywhere"),
     )
     noise: float = parameter("standard deviation of the labels' noise", default=0.0, low=0, high=1e3)
     c: float = parameter("covariate shift: test inputs are c times those of training", default=2.0, above=0)
@@ -127,8 +126,7 @@ class Preset(Training):
 
     def implied(self, changes):
         """Given variances belong to their dimension."""
-        given = "d" in changes and self.Lambda not in SPECTRA
-        return {"Lambda": "power"} if given else {}
+        return {"Lambda": "power"} if "d" in changes and self.Lambda not in SPECTRA else {}
 
     def conflicts(self) -> Iterator[str]:
         """Variances that are none, and flows in a precision that their tolerance is beyond."""
