@@ -26,9 +26,8 @@ from descentlab.drawing import (
 from descentlab.judging import crossing, setting, times
 from descentlab.papers import figure
 from descentlab.papers.in_context_regression import LENGTHS, theorems
-from descentlab.papers.in_context_regression.theorems import Overrides
 
-ONLINE: Overrides = {
+ONLINE = {
     "algorithm": "online", "precision": 32, "eta": 0.02, "batch": 256,
     "steps": lambda steps: min(steps // 8, 5000),
 }  # fmt: skip
@@ -101,7 +100,7 @@ def training(run: xr.Dataset) -> Canvas:
     return figure
 
 
-STARTS: dict[str, tuple[Overrides, str, str, Any]] = {
+STARTS: dict[str, tuple[theorems.Overrides, str, str, Any]] = {
     "small": ({"s": times(0.01)}, r"$s/100$", SKY, "-"),
     "own": ({}, "the preset's $s$", BLUE, "-"),
     "larger": ({"s": times(10.0)}, r"$10\,s$", ORANGE, "-"),
