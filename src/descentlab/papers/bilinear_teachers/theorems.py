@@ -4,7 +4,7 @@ T* is the first step with |S - S*|_F below half its start, of each seed. Exponen
 100 T* on, prefactors of exponents in sizes at 100 T*.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -78,23 +78,16 @@ DESCENT: Overrides = EXACT | {"algorithm": "population"}
 # T* goes like K D^2 / (eta |V*|^2). Each grid ends where the theorem speaks: D large against K, T* and 1/eta
 # large. A flow knows eta only as its unit of time: it grows by as much as T* would.
 FIRST, LARGE = 4 * 3**2, 2**16
+CELLS: dict[str, Callable[[int], Overrides]] = {
+    "D": lambda i: {"D": times(FIRST * 3**i), "eta": times(FIRST**2 * 9**i)},
+    "K": lambda i: {"D": times(LARGE), "K": times(4 ** (6 - i)), "eta": times(LARGE**2 * 4 ** (6 - i))},
+    "V": lambda i: {"V_scale": times(2.0**-i), "eta": times(4.0**i)},
+    "eta": lambda i: {"eta": times(2 ** (-2 * i / 3)), "steps": times(2 ** (2 * i / 3) / 60)},
+}
 GRIDS = {
-    "D": Grid("D", [{"D": times(FIRST * 3**i), "eta": times(FIRST**2 * 9**i)} for i in range(7)], FLOW),
-    "K": Grid(
-        "K",
-        [
-            {"D": times(LARGE), "K": times(4**i), "eta": times(LARGE**2 * 4**i)}
-            for i in reversed(range(7))
-        ],
-        FLOW,
-    ),
-    "V": Grid("V", [{"V_scale": times(2.0**-i), "eta": times(4.0**i)} for i in range(7)], FLOW),
-    "eta": Grid(
-        "eta",
-        [{"eta": times(2 ** (-2 * i / 3)), "steps": times(2 ** (2 * i / 3) / 60)} for i in range(7)],
-        DESCENT,
-    ),
-}  # fmt: skip
+    over: Grid(over, [cell(i) for i in range(7)], DESCENT if over == "eta" else FLOW)
+    for over, cell in CELLS.items()
+}
 
 # ---------------------------------------------------------------- what is assumed
 
