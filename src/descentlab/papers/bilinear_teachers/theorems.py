@@ -107,6 +107,7 @@ IN_O = (
 THEOREM = (*SETTING, POSITION_ONLY, is_one_of("algorithm", "population", "flow"), *IN_O)
 EXPERIMENTS = (*SETTING, POSITION_ONLY, *IN_O)
 ALL = tuple(PRESETS)
+printed = partial(theorem, bound="two-sided", assumes=THEOREM, presets=ALL)
 
 # ---------------------------------------------------------------- Theorem 3.1: rates in T
 
@@ -142,12 +143,9 @@ def like_a_power(name: str, power: float) -> Mutant:
     return data_mutant(f"{name} like T^{power:g}", planted)
 
 
-attention = theorem(
+attention = printed(
     "Theorem 3.1(1)",
     quote=r"$\|S_T - S^\ast\|_F = \Theta\left(\frac{D^{5/2}}{\|V^\ast\|_F \sqrt{\eta T}}\right)$",
-    bound="two-sided",
-    assumes=THEOREM,
-    presets=ALL,
 )
 
 
@@ -161,12 +159,8 @@ def attention_recovers_in_T(run: xr.Dataset) -> Estimate:
     return rate(run["attention_error"], run)
 
 
-value = theorem(
-    "Theorem 3.1(2)",
-    quote=r"$\|W_V - V^\ast\|_F = \Theta\left(D^2 \sqrt{\frac{K}{\eta T}}\right)$",
-    bound="two-sided",
-    assumes=THEOREM,
-    presets=ALL,
+value = printed(
+    "Theorem 3.1(2)", quote=r"$\|W_V - V^\ast\|_F = \Theta\left(D^2 \sqrt{\frac{K}{\eta T}}\right)$"
 )
 
 
@@ -180,13 +174,10 @@ def value_recovers_in_T(run: xr.Dataset) -> Estimate:
     return rate(run["value_error"], run)
 
 
-main = theorem(
+main = printed(
     "Theorem 3.1(3)",
     quote=r"$c\,\frac{KD^4}{\eta T} \le \mathcal L - \mathcal L_{\mathrm{opt}} "
     r"\le \bar c\,\frac{KD^4}{\eta T}$",
-    bound="two-sided",
-    assumes=THEOREM,
-    presets=ALL,
 )
 
 
@@ -237,13 +228,11 @@ def ood_excess_in_T(run: xr.Dataset) -> Estimate:
     return rate(run["ood_excess"], run).noting(**slopes)
 
 
-ood_bound = theorem(
+ood_bound = printed(
     "Theorem 3.2",
     quote=r"$\mathcal L_{\mathrm{OOD}} \le \frac{1}{2} E\|\tilde Y - f^\ast(\tilde X)\|^2 + \epsilon$ after "
     r"$T_\epsilon = O\left(\frac{K D^6 \xi^2 \|V^\ast\|^2}{\eta \epsilon^2}\right)$",
     bound="upper",
-    assumes=THEOREM,
-    presets=ALL,
 )
 
 
@@ -449,11 +438,7 @@ class Scaling(NamedTuple):
     powers: dict[str, float]
 
 
-hitting = theorem(
-    "Theorem 3.1, T*",
-    quote=r"$T^\ast = \Theta\left(\frac{K D^2}{\eta \|V^\ast\|^2}\right)$",
-    bound="two-sided",
-)
+hitting = printed("Theorem 3.1, T*", quote=r"$T^\ast = \Theta\left(\frac{K D^2}{\eta \|V^\ast\|^2}\right)$")
 SCALINGS = {
     "attention_recovery": Scaling(
         attention, "sqrt(eta T) |S - S*|_F", "attention_error", {"D": 2.5, "K": 0.0, "V": -1.0, "eta": -0.5}
@@ -467,7 +452,6 @@ SCALINGS = {
     "hitting_time": Scaling(hitting, "eta T*", "", {"D": 2.0, "K": 1.0, "V": -2.0, "eta": -1.0}),
 }
 MARGIN = 0.1
-over_sizes = theorem("Theorem 3.1", bound="two-sided", assumes=THEOREM, presets=ALL)
 
 
 def claim_over(quantity: str, factor: str) -> Claim:
@@ -475,14 +459,12 @@ def claim_over(quantity: str, factor: str) -> Claim:
     item, symbol, recorded, powers = SCALINGS[quantity]
     name, power = FACTORS[factor], powers[factor]
     if factor == "eta":
-        symbol = symbol.replace("(eta T)", "(T)").replace("eta T", "T")
+        symbol = symbol.replace("eta T", "T")
     when = f", read at {LATE} T*," if recorded else ""
     goes = f"goes like {name}^{power:g}" if power else f"does not depend on {name}"
     other = less_by_a_power(factor) if recorded else other_times(factor, -1 if factor == "K" else 1)
-    claim = over_sizes.claim(
+    claim = item.claim(
         name=f"{quantity}_in_{factor}",
-        cite=item.cite,
-        quote=item.quote,
         statement=f"{symbol}{when} {goes}.",
         predicts=around(power, MARGIN),
         margin="A tenth, a fifth of the smallest difference between exponents that the theorem could print.",
@@ -513,7 +495,7 @@ def start_quotients(run: xr.Dataset) -> dict[str, np.ndarray]:
     }
 
 
-at_the_start = theorem("Theorem 3.1(1) to (3) at T = T*", assumes=THEOREM, presets=ALL)
+at_the_start = printed("Theorem 3.1(1) to (3) at T = T*")
 
 
 @at_the_start.claim(
@@ -540,6 +522,6 @@ EXPONENTS = Study(
     "prefactors and hitting times against D, K, |V*| and eta",
     PRESETS["quick"],
     {name: (grid,) for name, grid in GRIDS.items()},
-    tuple(claim.name for claim in (*over_sizes.claims, *at_the_start.claims)),
+    tuple(claim.name for claim in (*IN_SIZES.values(), *at_the_start.claims)),
     ("figure_exponents", "figure_sizes", "table_exponents", "figure_start"),
 )
