@@ -204,11 +204,12 @@ def test_students_are_the_printed_formulas(encoding: str, activation: str):
     task = task_of(encoding=encoding, activation=activation)
     p, w = task.preset, weights_at("random", task)
     X = jax.random.normal(KEY, (p.d, 2, p.D))
-    printed = bt.printed(w, task)
+    W_KQ, k = bt.printed(w, task), SLOPES[activation]
     ours, teachers = bt.student(w, task, X), bt.teacher(task, X)
     for n in range(2):
-        expected = attended(w.W_V, printed.W_KQ, X[:, n], task.P, p.D, SLOPES[activation])
-        np.testing.assert_allclose(bt.predict(printed, X[:, n]), expected, rtol=1e-10, atol=1e-12)
+        expected = attended(w.W_V, W_KQ, X[:, n], task.P, p.D, k)
+        printed = bt.predict(w.W_V, W_KQ, task.P, X[:, n], k)
+        np.testing.assert_allclose(printed, expected, rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(ours[:, n], expected, rtol=1e-10, atol=1e-12)
         truth = bent(np.asarray(task.V @ X[:, n] @ task.S), SLOPES[activation])
         np.testing.assert_allclose(teachers[:, n], truth, rtol=1e-12, atol=1e-14)
@@ -230,7 +231,7 @@ def test_the_full_student_is_the_printed_formula_and_contains_the_position_only_
         np.testing.assert_allclose(ours[:, n], expected, rtol=1e-10, atol=1e-12)
     inside = bt.FullParams(
         jnp.zeros((p.M, side)).at[:, : p.d].set(w.W_V),
-        jnp.zeros((side, side)).at[p.d :, p.d :].set(bt.printed(w, task).W_KQ),
+        jnp.zeros((side, side)).at[p.d :, p.d :].set(bt.printed(w, task)),
     )
     np.testing.assert_allclose(bt.student(inside, task, X), bt.student(w, task, X), rtol=1e-12, atol=1e-14)
 
@@ -394,14 +395,13 @@ def test_training_A_is_training_the_printed_weights(encoding: str, train: str):
     begun = dynamics.init(KEY)
     ended = jax.jit(dynamics.advance)(KEY, begun, jnp.asarray(0), jnp.asarray(steps))
     slope = jax.jit(jax.grad(lambda w: plain_loss(bt.Params(w[0], task.P.T @ w[1] @ task.P), task)))
-    W_V, W_KQ = begun.params.W_V, bt.printed(begun.params, task).W_KQ
+    W_V, W_KQ = begun.params.W_V, bt.printed(begun.params, task)
     for _ in range(steps):
         g_V, g_KQ = slope((W_V, W_KQ))
         W_V = W_V - (0 if train == "attention" else p.eta) * g_V
         W_KQ = W_KQ - (0 if train == "value" else p.eta) * g_KQ
-    ours = bt.printed(ended.params, task)
-    np.testing.assert_allclose(ours.W_V, W_V, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(ours.W_KQ, W_KQ, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(ended.params.W_V, W_V, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(bt.printed(ended.params, task), W_KQ, rtol=1e-8, atol=1e-10)
     moved = [bool(jnp.any(a != b)) for a, b in zip(begun.params, ended.params, strict=True)]
     assert moved == [train != "attention", train != "value"]
 

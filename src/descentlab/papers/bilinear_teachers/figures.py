@@ -64,11 +64,6 @@ def curve(ax: Axes, run: xr.Dataset, name: str, label: str, color: str, linestyl
         band(ax, found, label, color, linestyle=linestyle)
 
 
-def cosine_axis(ax: Axes) -> None:
-    """From 0.9, or lower if something is, to 1."""
-    ax.set_ylim(min(0.9, ax.get_ylim()[0]), 1.005)
-
-
 def guide(ax: Axes, power: Any, series: list[xr.DataArray], factor: Any) -> None:
     """A line of this slope over the last three decades, at a multiple of the largest of the series."""
     last = max((float(one["step"].values[-1]) for one in series), default=1.0)
@@ -151,7 +146,7 @@ def figure_2(**runs: xr.Dataset) -> Canvas:
         for power, factor in {"excess_loss": {-1: 4}, "ood_excess": {-1: 4, -0.5: 120}}.get(name, {}).items():
             guide(ax, power, [run[name] for run in runs.values() if name in run], factor)
         time_axis(ax, *runs.values(), title=title or r"$\cos(W_V, V^\ast)$")
-    cosine_axis(axes[0, 2])
+    axes[0, 2].set_ylim(min(0.9, axes[0, 2].get_ylim()[0]), 1.005)
     legend(figure)
     return figure
 
@@ -222,7 +217,7 @@ def figure_online(exact: xr.Dataset, online: xr.Dataset) -> Canvas:
             curve(ax, run.assign({name: run[name] / start}), name, label, color, line)
         mark(ax, half_time(exact))
         time_axis(ax, exact, online, title=title)
-    cosine_axis(axes[0, 1])
+    axes[0, 1].set_ylim(min(0.9, axes[0, 1].get_ylim()[0]), 1.005)
     legend(figure)
     return figure
 
@@ -416,10 +411,7 @@ def table_exponents(**runs: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
     return ["quantity", "factor", "printed", "measured", "95 % interval", "suggested law"], rows
 
 
-@figure(
-    runs=theorems.GRIDS["D"].runs,
-    claims=("printed_bounds_fit_the_start",),
-)
+@figure(runs=theorems.GRIDS["D"].runs, claims=("printed_bounds_fit_the_start",))
 def figure_start(**runs: xr.Dataset) -> Canvas:
     """The right-hand sides of Theorem 3.1 at T = T*, constants left out, over what they bound can be at most,
     against D. Two-sided bounds from T* on would stay below a constant. Not in the paper.

@@ -404,11 +404,6 @@ def mnist_attention_recovers_pattern(relu: xr.Dataset, leaky: xr.Dataset) -> Est
     return worse_of(np.minimum, inner_hits, relu, leaky, resolution=1 / (INNER * K))
 
 
-def edge_failed(run: xr.Dataset) -> np.ndarray:
-    """The share of the first and last nine rows that are not recovered."""
-    return (edge(row_errors(run)) >= RECOVERED).mean(axis=1)
-
-
 def edge_lag(run: xr.Dataset) -> np.ndarray:
     """The mean error of the first and last nine rows minus that of the others, over that of a uniform row."""
     errors = row_errors(run)
@@ -445,7 +440,7 @@ def mnist_background_patches_fail(relu: xr.Dataset, leaky: xr.Dataset) -> Estima
     for name, run in (("relu", relu), ("leaky_relu", leaky)):
         ink, errors = run["ink"].transpose("seed", "patch").values, row_errors(run)
         by_seed = [rank_correlation(a, b) for a, b in zip(ink, errors, strict=True)]
-        notes[f"{name}_share_of_these_rows_failed"] = edge_failed(run).mean()
+        notes[f"{name}_share_of_these_rows_failed"] = (edge(errors) >= RECOVERED).mean(axis=1).mean()
         notes[f"{name}_rank_correlation_of_ink_and_error"] = np.mean(by_seed)
         notes[f"{name}_hits_in_these_rows"] = edge(hits(run)).mean(axis=1).mean()
         notes[f"{name}_hits_in_other_rows"] = inner_hits(run).mean()

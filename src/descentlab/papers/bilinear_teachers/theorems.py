@@ -4,7 +4,7 @@ T* is the first step with |S - S*|_F below half its start, of each seed. Exponen
 100 T* on, prefactors of exponents in sizes at 100 T*.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -78,23 +78,16 @@ DESCENT: Overrides = EXACT | {"algorithm": "population"}
 # T* goes like K D^2 / (eta |V*|^2). Each grid ends where the theorem speaks: D large against K, T* and 1/eta
 # large. A flow knows eta only as its unit of time: it grows by as much as T* would.
 FIRST, LARGE = 4 * 3**2, 2**16
+CELLS: dict[str, Callable[[int], Overrides]] = {
+    "D": lambda i: {"D": times(FIRST * 3**i), "eta": times(FIRST**2 * 9**i)},
+    "K": lambda i: {"D": times(LARGE), "K": times(4 ** (6 - i)), "eta": times(LARGE**2 * 4 ** (6 - i))},
+    "V": lambda i: {"V_scale": times(2.0**-i), "eta": times(4.0**i)},
+    "eta": lambda i: {"eta": times(2 ** (-2 * i / 3)), "steps": times(2 ** (2 * i / 3) / 60)},
+}
 GRIDS = {
-    "D": Grid("D", [{"D": times(FIRST * 3**i), "eta": times(FIRST**2 * 9**i)} for i in range(7)], FLOW),
-    "K": Grid(
-        "K",
-        [
-            {"D": times(LARGE), "K": times(4**i), "eta": times(LARGE**2 * 4**i)}
-            for i in reversed(range(7))
-        ],
-        FLOW,
-    ),
-    "V": Grid("V", [{"V_scale": times(2.0**-i), "eta": times(4.0**i)} for i in range(7)], FLOW),
-    "eta": Grid(
-        "eta",
-        [{"eta": times(2 ** (-2 * i / 3)), "steps": times(2 ** (2 * i / 3) / 60)} for i in range(7)],
-        DESCENT,
-    ),
-}  # fmt: skip
+    over: Grid(over, [cell(i) for i in range(7)], DESCENT if over == "eta" else FLOW)
+    for over, cell in CELLS.items()
+}
 
 # ---------------------------------------------------------------- what is assumed
 
@@ -114,6 +107,7 @@ IN_O = (
 THEOREM = (*SETTING, POSITION_ONLY, is_one_of("algorithm", "population", "flow"), *IN_O)
 EXPERIMENTS = (*SETTING, POSITION_ONLY, *IN_O)
 ALL = tuple(PRESETS)
+printed = partial(theorem, bound="two-sided", assumes=THEOREM, presets=ALL)
 
 # ---------------------------------------------------------------- Theorem 3.1: rates in T
 
@@ -149,12 +143,9 @@ def like_a_power(name: str, power: float) -> Mutant:
     return data_mutant(f"{name} like T^{power:g}", planted)
 
 
-attention = theorem(
+attention = printed(
     "Theorem 3.1(1)",
     quote=r"$\|S_T - S^\ast\|_F = \Theta\left(\frac{D^{5/2}}{\|V^\ast\|_F \sqrt{\eta T}}\right)$",
-    bound="two-sided",
-    assumes=THEOREM,
-    presets=ALL,
 )
 
 
@@ -168,12 +159,8 @@ def attention_recovers_in_T(run: xr.Dataset) -> Estimate:
     return rate(run["attention_error"], run)
 
 
-value = theorem(
-    "Theorem 3.1(2)",
-    quote=r"$\|W_V - V^\ast\|_F = \Theta\left(D^2 \sqrt{\frac{K}{\eta T}}\right)$",
-    bound="two-sided",
-    assumes=THEOREM,
-    presets=ALL,
+value = printed(
+    "Theorem 3.1(2)", quote=r"$\|W_V - V^\ast\|_F = \Theta\left(D^2 \sqrt{\frac{K}{\eta T}}\right)$"
 )
 
 
@@ -187,13 +174,10 @@ def value_recovers_in_T(run: xr.Dataset) -> Estimate:
     return rate(run["value_error"], run)
 
 
-main = theorem(
+main = printed(
     "Theorem 3.1(3)",
     quote=r"$c\,\frac{KD^4}{\eta T} \le \mathcal L - \mathcal L_{\mathrm{opt}} "
     r"\le \bar c\,\frac{KD^4}{\eta T}$",
-    bound="two-sided",
-    assumes=THEOREM,
-    presets=ALL,
 )
 
 
@@ -212,20 +196,14 @@ def excess_loss_in_T(run: xr.Dataset) -> Estimate:
 # ---------------------------------------------------------------- out of distribution
 
 
-def squared_scale(run: xr.Dataset) -> xr.DataArray:
-    """xi^2 = E|f*(X)|_F^2 out of distribution."""
-    return 2 * run["teacher_ood_loss"]
-
-
 def worst_case(run: xr.Dataset) -> xr.DataArray:
     """The excess for the worst labels with E|Y - f*|^2 = xi^2: xi sqrt(2 e) + e, e that of the teacher.
 
     E<f* - TF, Y - f*> is at most xi sqrt(E|f* - TF|^2), with equality for Y - f* parallel to f* - TF.
     Labels are taken to differ from the teacher's by the size of these: xi^2 = E|f*|^2.
     """
-    own = run["ood_excess"]
-    cross = (2 * own * squared_scale(run)) ** 0.5
-    return (cross + own).rename("worst excess OOD loss")
+    own, squared_xi = run["ood_excess"], 2 * run["teacher_ood_loss"]
+    return ((2 * own * squared_xi) ** 0.5 + own).rename("worst excess OOD loss")
 
 
 curves = theorem("experiments, item 1", kind="experiment", assumes=EXPERIMENTS, presets=ALL)
@@ -250,13 +228,11 @@ def ood_excess_in_T(run: xr.Dataset) -> Estimate:
     return rate(run["ood_excess"], run).noting(**slopes)
 
 
-ood_bound = theorem(
+ood_bound = printed(
     "Theorem 3.2",
     quote=r"$\mathcal L_{\mathrm{OOD}} \le \frac{1}{2} E\|\tilde Y - f^\ast(\tilde X)\|^2 + \epsilon$ after "
     r"$T_\epsilon = O\left(\frac{K D^6 \xi^2 \|V^\ast\|^2}{\eta \epsilon^2}\right)$",
     bound="upper",
-    assumes=THEOREM,
-    presets=ALL,
 )
 
 
@@ -272,10 +248,9 @@ def ood_bound_holds(run: xr.Dataset) -> Estimate:
     Measured: the exponent for the worst labels. The notes have the constant that the bound would need,
     eps sqrt(eta T) / (sqrt(K) D^3 xi |V*|_F).
     """
-    worst = worst_case(run)
+    worst, xi = worst_case(run), np.sqrt(2 * run["teacher_ood_loss"])
     D, K, eta, T = (setting(run, name) for name in ("D", "K", "eta", "steps"))
-    scale = np.sqrt(squared_scale(run)) * run["teacher_norm"]
-    constant = worst.isel(step=-1) * np.sqrt(eta * T / K) / D**3 / scale
+    constant = worst.isel(step=-1) * np.sqrt(eta * T / K) / D**3 / (xi * run["teacher_norm"])
     return rate(worst, run).noting(constant_needed=constant.max())
 
 
@@ -383,10 +358,8 @@ def sizes(over: str, runs: Runs) -> list[np.ndarray]:
 
 def in_size(over: str, runs: Runs, values: list[np.ndarray]) -> Estimate:
     """The exponent of values in a size; D / K, which the theorem takes to be large, is its regime."""
-    regime = None
-    if over in ("D", "K"):
-        regime = [D / K for D, K in zip(sizes("D", runs), sizes("K", runs), strict=True)]
-    return size_exponent(over, sizes(over, runs), values, regime)
+    ratios = [D / K for D, K in zip(sizes("D", runs), sizes("K", runs), strict=True)]
+    return size_exponent(over, sizes(over, runs), values, ratios if over in ("D", "K") else None)
 
 
 def with_law(over: str, runs: Runs, values: list[np.ndarray]) -> Estimate:
@@ -465,11 +438,7 @@ class Scaling(NamedTuple):
     powers: dict[str, float]
 
 
-hitting = theorem(
-    "Theorem 3.1, T*",
-    quote=r"$T^\ast = \Theta\left(\frac{K D^2}{\eta \|V^\ast\|^2}\right)$",
-    bound="two-sided",
-)
+hitting = printed("Theorem 3.1, T*", quote=r"$T^\ast = \Theta\left(\frac{K D^2}{\eta \|V^\ast\|^2}\right)$")
 SCALINGS = {
     "attention_recovery": Scaling(
         attention, "sqrt(eta T) |S - S*|_F", "attention_error", {"D": 2.5, "K": 0.0, "V": -1.0, "eta": -0.5}
@@ -483,7 +452,6 @@ SCALINGS = {
     "hitting_time": Scaling(hitting, "eta T*", "", {"D": 2.0, "K": 1.0, "V": -2.0, "eta": -1.0}),
 }
 MARGIN = 0.1
-over_sizes = theorem("Theorem 3.1", bound="two-sided", assumes=THEOREM, presets=ALL)
 
 
 def claim_over(quantity: str, factor: str) -> Claim:
@@ -491,14 +459,12 @@ def claim_over(quantity: str, factor: str) -> Claim:
     item, symbol, recorded, powers = SCALINGS[quantity]
     name, power = FACTORS[factor], powers[factor]
     if factor == "eta":
-        symbol = symbol.replace("(eta T)", "(T)").replace("eta T", "T")
+        symbol = symbol.replace("eta T", "T")
     when = f", read at {LATE} T*," if recorded else ""
     goes = f"goes like {name}^{power:g}" if power else f"does not depend on {name}"
     other = less_by_a_power(factor) if recorded else other_times(factor, -1 if factor == "K" else 1)
-    claim = over_sizes.claim(
+    claim = item.claim(
         name=f"{quantity}_in_{factor}",
-        cite=item.cite,
-        quote=item.quote,
         statement=f"{symbol}{when} {goes}.",
         predicts=around(power, MARGIN),
         margin="A tenth, a fifth of the smallest difference between exponents that the theorem could print.",
@@ -529,7 +495,7 @@ def start_quotients(run: xr.Dataset) -> dict[str, np.ndarray]:
     }
 
 
-at_the_start = theorem("Theorem 3.1(1) to (3) at T = T*", assumes=THEOREM, presets=ALL)
+at_the_start = printed("Theorem 3.1(1) to (3) at T = T*")
 
 
 @at_the_start.claim(
@@ -556,6 +522,6 @@ EXPONENTS = Study(
     "prefactors and hitting times against D, K, |V*| and eta",
     PRESETS["quick"],
     {name: (grid,) for name, grid in GRIDS.items()},
-    tuple(claim.name for claim in (*over_sizes.claims, *at_the_start.claims)),
+    tuple(claim.name for claim in (*IN_SIZES.values(), *at_the_start.claims)),
     ("figure_exponents", "figure_sizes", "table_exponents", "figure_start"),
 )

@@ -25,30 +25,15 @@ from descentlab.drawing import (
 )
 from descentlab.judging import crossing, setting, times
 from descentlab.papers import figure
-from descentlab.papers.in_context_regression import LENGTHS, SHIFTS
-from descentlab.papers.in_context_regression.theorems import (
-    ANYWHERE,
-    DRAWN,
-    LARGE,
-    LONGER,
-    SCALES,
-    Overrides,
-    error_under,
-)
-from descentlab.papers.in_context_regression.theorems import floor as error_floor
+from descentlab.papers.in_context_regression import LENGTHS, theorems
 
-STARTS: dict[str, Overrides] = {
-    "small": {"s": times(0.01)}, "own": {}, "larger": {"s": times(10.0)}, "large": LARGE,
-    "anywhere": ANYWHERE, "minus": {"start": "minus"},
-}  # fmt: skip
-MATRICES: Overrides = {"detail": True}
-ONLINE: Overrides = {
+ONLINE = {
     "algorithm": "online", "precision": 32, "eta": 0.02, "batch": 256,
     "steps": lambda steps: min(steps // 8, 5000),
 }  # fmt: skip
 DASHED, DOTTED = (0, (4, 2)), (0, (1, 1.5))
 LEAST = 1e-18  # below it a squared distance is the solver's error
-SHIFT = {
+SHIFTS = {
     "none": ("as in training", BLACK, "o"), "task": ("task shift", BLUE, "s"),
     "query": ("query shift", GREEN, "^"), "covariate": ("covariate shift", VERMILION, "D"),
 }  # fmt: skip
@@ -92,20 +77,17 @@ def training(run: xr.Dataset) -> Canvas:
     time = own["step"].values
     seeds(excess, own["excess_loss"], BLUE, "every seed")
     rate, begin = float(run["rate"].values[0]), float(own["excess_loss"].isel(step=0).mean())
-    end = own["excess_loss"].median("seed").values
-    sound = np.flatnonzero(end > 1e-14 * begin)
-    at = time[sound[-1]]
-    law = end[sound[-1]] * np.exp(-2 * rate * (time - at))
+    middle = own["excess_loss"].median("seed").values
+    end = np.flatnonzero(middle > 1e-14 * begin)[-1]
+    law = middle[end] * np.exp(-2 * rate * (time - time[end]))
     shown = (law < begin) & (law > LEAST)
     excess.plot(time[shown], law[shown], color=BLACK, ls=DASHED, lw=0.9, label=r"$e^{-2\lambda_{\min}t}$")
     for k, (name, color) in enumerate({"$W^{PV}$": VERMILION, "$W^{KQ}$": GREEN}.items()):
         seeds(distance, own["distance"].isel(matrix=k), color, name)
-    last = min(1.3 * at, float(time[-1]))
     for ax, title in ((excess, "loss above its least"), (distance, "relative distance to the limit")):
-        ax.set(yscale="log", title=title, xlabel="time", xlim=(0, last))
+        ax.set(yscale="log", title=title, xlabel="time", xlim=(0, min(1.3 * time[end], time[-1])))
     threads(value, time, own["u"].transpose("seed", "step").values, BLUE, linewidth=0.8)
-    limit = float(own["u"].isel(step=-1).mean())
-    value.axhline(limit, color=BLACK, lw=0.8, ls=DOTTED, zorder=0)
+    value.axhline(float(own["u"].isel(step=-1).mean()), color=BLACK, lw=0.8, ls=DOTTED, zorder=0)
     value.set(title="$u$", xlabel="time", xscale="log", ylim=(0, None))
     for name, (label, color, line) in {
         "imbalance": (r"$|u^2 - \|U\|^2|$ over their sum", PURPLE, "-"),
@@ -118,15 +100,18 @@ def training(run: xr.Dataset) -> Canvas:
     return figure
 
 
-START = {
-    "small": (r"$s/100$", SKY, "-"), "own": ("the preset's $s$", BLUE, "-"),
-    "larger": (r"$10\,s$", ORANGE, "-"), "large": (r"$100\,s$", VERMILION, "-"),
-    "minus": (r"$-\Theta\Theta'$", GREEN, DASHED), "anywhere": ("all blocks Gaussian", PURPLE, DASHED),
-}  # fmt: skip
+STARTS: dict[str, tuple[theorems.Overrides, str, str, Any]] = {
+    "small": ({"s": times(0.01)}, r"$s/100$", SKY, "-"),
+    "own": ({}, "the preset's $s$", BLUE, "-"),
+    "larger": ({"s": times(10.0)}, r"$10\,s$", ORANGE, "-"),
+    "large": (theorems.LARGE, r"$100\,s$", VERMILION, "-"),
+    "minus": ({"start": "minus"}, r"$-\Theta\Theta'$", GREEN, DASHED),
+    "anywhere": (theorems.ANYWHERE, "all blocks Gaussian", PURPLE, DASHED),
+}
 
 
 @figure(
-    runs={**STARTS, **SCALES.runs},
+    runs={name: start[0] for name, start in STARTS.items()} | theorems.SCALES.runs,
     claims=(
         "large_start_converges_too",
         "plateau_lasts_log_1_over_s",
@@ -141,16 +126,16 @@ def starts(**runs: xr.Dataset) -> Canvas:
     """
     figure, axes = panels(1, 3, (2.7, 2.3))
     losses, ends, plateau = axes[0]
-    for k, (name, (label, color, line)) in enumerate(START.items()):
+    for k, (name, (_, label, color, line)) in enumerate(STARTS.items()):
         own = timed(runs[name])
         seeds(losses, own["excess_loss"], color, label, line)
-        above = runs[name]["excess_loss"].isel(step=-1) / runs[name]["least_loss"]
+        above = own["excess_loss"].isel(step=-1) / own["least_loss"]
         spread = k + np.linspace(-0.2, 0.2, above.size)
         ends.plot(spread, above.clip(min=1e-17), "o", color=color, ms=3, mfc="none")
     losses.set(xscale="log", yscale="log", title="loss above its least", xlabel="time", ylim=(1e-12, None))
-    ends.set_xticks(range(len(START)), [label for label, _, _ in START.values()], rotation=35, ha="right")
+    ends.set_xticks(range(len(STARTS)), [start[1] for start in STARTS.values()], rotation=35, ha="right")
     ends.set(yscale="log", title="at the end, over the least")
-    grid = [runs[name] for name in SCALES.runs]
+    grid = [runs[name] for name in theorems.SCALES.runs]
     scales = np.array([setting(run, "s") for run in grid])
     times = [run["hit"].isel(step=-1).values * setting(run, "eta") for run in grid]
     points(plateau, list(scales), times, r"time to $u_\ast/2$", BLUE)
@@ -183,7 +168,7 @@ def algorithms(flow: xr.Dataset, online: xr.Dataset) -> Canvas:
 # ---------------------------------------------------------------- test prompts
 
 
-@figure(runs={"run": DRAWN}, claims=("error_against_test_length", "error_falls_like_1_over_M"))
+@figure(runs={"run": theorems.DRAWN}, claims=("error_against_test_length", "error_falls_like_1_over_M"))
 def test_length(run: xr.Dataset) -> Canvas:
     """The trained network on drawn test prompts of M points, mean and 95 % interval over seeds, against
     Theorem 4.2 and its two parts.
@@ -197,8 +182,7 @@ def test_length(run: xr.Dataset) -> Canvas:
     error.plot(x, printed[:-1], color=BLACK, lw=1.0, label="Theorem 4.2")
     error.plot(x, printed[:-1] - floor, color=GREY, lw=0.9, ls=DASHED, label="its part $1/M$")
     error.axhline(floor, color=GREY, lw=0.9, ls=DOTTED, label="its part $1/N^2$")
-    N = setting(run, "N")
-    error.set(xscale="log", yscale="log", xlabel="$M$", title=f"squared error, $N$ = {N}")
+    error.set(xscale="log", yscale="log", xlabel="$M$", title=f"squared error, $N$ = {setting(run, 'N')}")
     points(ratio, list(x), list((drawn / printed[None, :-1]).T), "drawn prompts", BLUE)
     ratio.axhline(1, color=BLACK, lw=1.0)
     ratio.set(xscale="log", xlabel="$M$", title="over Theorem 4.2's")
@@ -207,7 +191,7 @@ def test_length(run: xr.Dataset) -> Canvas:
 
 
 @figure(
-    runs=LONGER.runs,
+    runs=theorems.LONGER.runs,
     claims=(
         "floor_falls_like_1_over_N2",
         "task_shift_is_harmless",
@@ -223,16 +207,15 @@ def shifts(**runs: xr.Dataset) -> Canvas:
     shifts, floor = axes[0]
     grid = list(runs.values())
     sizes = np.array([float(setting(run, "N")) for run in grid])
-    for name in SHIFTS:
-        label, color, marker = SHIFT[name]
-        points(shifts, list(sizes), [error_under(name, run) for run in grid], label, color, marker)
-    last = float(error_under("none", grid[-1]).mean())
+    for name, (label, color, marker) in SHIFTS.items():
+        points(shifts, list(sizes), [theorems.error_under(name, run) for run in grid], label, color, marker)
+    last = float(theorems.error_under("none", grid[-1]).mean())
     shifts.plot(sizes, last / 2 * sizes[-1] / sizes, color=GREY, ls=DASHED, lw=0.9, label="slope $-1$")
     level = (setting(grid[0], "c") ** 2 - 1) ** 2
     shifts.axhline(level, color=GREY, ls=DOTTED, lw=0.9, label="$(c^2-1)^2$")
     shifts.set(xscale="log", yscale="log", xlabel="$N = M$", title="error over the labels' variance")
-    points(floor, list(sizes), [error_floor(run) for run in grid], "trained at $N$", PURPLE)
-    law = float(error_floor(grid[-1]).mean()) * (sizes[-1] / sizes) ** 2
+    points(floor, list(sizes), [theorems.floor(run) for run in grid], "trained at $N$", PURPLE)
+    law = float(theorems.floor(grid[-1]).mean()) * (sizes[-1] / sizes) ** 2
     floor.plot(sizes, law, color=BLACK, ls=DASHED, lw=0.9, label="slope $-2$")
     floor.set(xscale="log", yscale="log", xlabel="$N$", title=r"squared error, $M = \infty$")
     legend(figure, columns=5)
@@ -248,7 +231,7 @@ def matrices_along(run: xr.Dataset) -> Movie:
     return Movie({name: own[name].transpose("step", "row", "column") for name in ("W_PV", "W_KQ")})
 
 
-@figure(runs={"run": MATRICES}, claims=("parameters_stay_in_block_form",), moving=matrices_along)
+@figure(runs={"run": {"detail": True}}, claims=("parameters_stay_in_block_form",), moving=matrices_along)
 def matrices(run: xr.Dataset) -> Canvas:
     """W_KQ of the first seed from the start, over the end of the plateau, to its limit. The last row and
     column stay zero.
