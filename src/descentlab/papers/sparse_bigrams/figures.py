@@ -1,4 +1,4 @@
-"""The paper's figures, and those that the laboratory adds, as functions of stored theorems.
+"""The paper's figures, and those that the laboratory adds, as functions of stored runs.
 
 Matrices are those of the first seed, all else is of the seeds whose stage 1 ends, or of all if none does.
 Blue is the proximal method, vermilion SGD, black the population process.
