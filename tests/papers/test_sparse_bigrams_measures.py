@@ -244,7 +244,7 @@ def over_sizes(power: float, batches: tuple[float, ...] = (1.0, 2.0), **values: 
 
 @pytest.mark.parametrize("power", [0.3, 1.0])
 def test_the_exponent_of_the_least_samples_is_recovered(power: float):
-    found = theorems.exponent_in("T", over_sizes(power), theorems.least_samples)
+    found = theorems.exponent_in("T", theorems.least_samples, **over_sizes(power))
     assert found.value == pytest.approx(power, abs=1e-9)
     assert found.notes["samples_at_smallest"] == pytest.approx(640 * 125**power * SPREAD.mean())
     assert found.notes["samples_at_largest"] == pytest.approx(640 * 8000**power * SPREAD.mean())
@@ -275,7 +275,7 @@ def test_the_samples_of_stage_one_are_those_where_noise_equals_signal(power: flo
     np.testing.assert_allclose(
         theorems.first_stage_samples(group[500.0]), 50 * 7 * 500**power * SPREAD, rtol=1e-9
     )
-    found = theorems.exponent_in("T", data, theorems.first_stage_samples)
+    found = theorems.exponent_in("T", theorems.first_stage_samples, **data)
     assert found.value == pytest.approx(power, abs=1e-9)
 
 
@@ -317,7 +317,7 @@ def test_noise_over_lam_is_the_leading_order():
 
 
 def test_stage_two_in_T_notes_the_noise_over_lambda():
-    quiet, noisy = (theorems.second_stage_in_T(over_sizes(0.1, lam=lam)) for lam in (10.0, 1e-3))
+    quiet, noisy = (theorems.second_stage_in_T(**over_sizes(0.1, lam=lam)) for lam in (10.0, 1e-3))
     assert quiet.value == noisy.value == pytest.approx(0.1, abs=1e-9)
     assert quiet.notes["noise_over_lam"] < 1 < noisy.notes["noise_over_lam"]
     low, high = quiet.interval(0.95)

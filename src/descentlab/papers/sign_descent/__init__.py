@@ -461,10 +461,8 @@ def _finite(x: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 def rule(p: Preset) -> optax.GradientTransformation:
-    """The optimiser on every weight; v takes two rows' worth, frozen blocks none.
-
-    Rows r of W_{V,1} and W_{V,-1} have opposite gradients and take opposite steps, so their
-    difference v takes twice the step of one row.
+    """The optimiser on every weight but those of frozen blocks. Rows r of W_{V,1} and W_{V,-1} have opposite
+    gradients and take opposite steps, so their difference v takes twice the step of one row.
     """
     rows = {"q": 1.0, "k": 1.0, "v": 2.0}
     factor = {block: share if block in p.train else 0.0 for block, share in rows.items()}

@@ -318,16 +318,15 @@ def table_stage_times(run: xr.Dataset) -> tuple[list[str], list[list[Any]]]:
     times = stage_times(run)
     for name, event in EVENTS.items():
         estimate = hitting_time(event.series(run), above=event.above, below=event.below)
-        reached = times[name]
         middle = f"{estimate.value:.3g}" if np.isfinite(estimate.value) else "not reached"
-        measured = [middle, span(*estimate.interval()), span(reached.min(), reached.max())]
-        found += [[name, event.words, *measured, str(SLIDES[name])]]
+        measured = [middle, span(*estimate.interval()), span(times[name].min(), times[name].max())]
+        found.append([name, event.words, *measured, str(SLIDES[name])])
     with np.errstate(invalid="ignore"):
         ratios = times["T_query"] / times["T_key"]
     try:
-        ratio = theorems.key_noise_turns_before_query_noise(run)
-        interval = span(*np.exp(ratio.interval()))
-        shown = [f"{np.exp(ratio.value):.3g}", interval, span(ratios.min(), ratios.max())]
+        log_ratio = theorems.key_noise_turns_before_query_noise(run)
+        interval = span(*np.exp(log_ratio.interval()))
+        shown = [f"{np.exp(log_ratio.value):.3g}", interval, span(ratios.min(), ratios.max())]
     except Broken:
         shown = ["not reached", "–", "–"]
     return (

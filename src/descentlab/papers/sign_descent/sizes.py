@@ -126,14 +126,10 @@ def map_runs(*optimizers: str) -> dict[str, Overrides]:
 
 def error_map(optimizer: str, data: Mapping[str, xr.Dataset]) -> xr.DataArray:
     """The test error in the end over sample count and signal strength; nan where the data are not fit."""
-
-    def ending(name: str) -> np.ndarray:
-        last = data[name].isel(step=-1)
-        return np.where(last["training_loss"].max() <= FIT, last["test_error"], np.nan)
-
-    rows, columns = range(len(SAMPLES)), range(len(SIGNALS))
-    values = [[ending(f"{optimizer}_{i}_{j}") for j in columns] for i in rows]
-    coords = {"n": [setting(data[f"{optimizer}_{i}_0"], "n") for i in rows], "signal": list(SIGNALS)}
+    ends = [data[name].isel(step=-1) for name in map_runs(optimizer)]
+    errors = [np.where(end["training_loss"].max() <= FIT, end["test_error"], np.nan) for end in ends]
+    values = np.reshape(errors, (len(SAMPLES), len(SIGNALS), -1))
+    coords = {"n": [setting(end, "n") for end in ends[:: len(SIGNALS)]], "signal": list(SIGNALS)}
     return xr.DataArray(values, coords, ("n", "signal", "seed"), "test error")
 
 
@@ -145,16 +141,16 @@ generalisation = theorem(
 def excess_error(other: str, **runs: xr.Dataset) -> Estimate:
     """How much more test error another optimiser ends with than GD, mean over the map."""
     theirs, ours = error_map(other, runs), error_map("gd", runs)
-    if np.isnan(theirs + ours).any():
+    excess = theirs - ours
+    if np.isnan(excess).any():
         raise Broken(f"{TITLES[other]} or GD does not bring the training loss to {FIT} in every cell.")
-    samples = [int(n) for n in ours["n"]]
+    samples = ours["n"].values
     notes = {
         f"{name}_at_n_{n}": errors.sel(n=n).mean()
         for name, errors in ((other, theirs), ("gd", ours))
         for n in samples
     }
     bounds = {"n": (samples[0], samples[-1]), "signal": (SIGNALS[0], SIGNALS[-1])}
-    excess = theirs - ours
     estimate = mean(excess.mean(["n", "signal"]).values, range=bounds)
     return estimate.noting(**notes, least_cell=excess.mean("seed").min())
 

@@ -82,8 +82,6 @@ GRADIENT_DESCENT = mutant("gradient descent", **GD["gd_1"])
 STRONG_SIGNAL = mutant("gradient descent on a strong signal", optimizer="gd", eta=0.1, signal=3.0)
 FROZEN_ATTENTION = mutant("query and key frozen", train="v")
 
-# ---------------------------------------------------------------- stage I
-
 stage_one = theorem("Stage I", kind="lemma", presets=PRESETS)
 
 
@@ -144,8 +142,6 @@ def other_products_stay_near_start(run: xr.Dataset) -> Estimate:
     )
 
 
-# ---------------------------------------------------------------- stage II
-
 stage_two = theorem("Stage II", kind="lemma", assumes=regime(10), presets=PRESETS)
 
 
@@ -185,8 +181,6 @@ def alignment_is_balanced(run: xr.Dataset) -> Estimate:
     estimate = mean(np.abs(share - 0.5), range={"step": (0, SLIDES["T2"])})
     return estimate.noting(positive_share=share.mean())
 
-
-# ---------------------------------------------------------------- stage III
 
 stage_three = theorem("Stage III", kind="lemma", bound="equality", assumes=regime(40), presets=PRESETS)
 
@@ -254,8 +248,6 @@ def query_and_key_signals_oppose(run: xr.Dataset) -> Estimate:
     return share_at(run, "signals_oppose", SLIDES["T3"], "neuron")
 
 
-# ---------------------------------------------------------------- stage IV
-
 stage_four = theorem("Stage IV", kind="lemma", assumes=regime(1), presets=PRESETS)
 
 
@@ -275,13 +267,10 @@ def softmax_stays_half_before_stage_four(run: xr.Dataset) -> Estimate:
     end = stage_times(run)["T3"]
     if not np.isfinite(end).all():
         raise Broken(f"stage III is not over in {int(run['step'][-1])} steps in every seed.")
-    row = np.searchsorted(run["step"].values, end)
-    far = []
-    for which in ("11", "21"):
-        there = softmax(run, which).transpose("seed", "step", "sample").values
-        far.append(abs(there[np.arange(end.size), row] - 0.5).max(axis=1))
-    estimate = mean(np.maximum(*far), range={"step": (end.min(), end.max())})
-    return estimate.noting(s_11=far[0].mean(), s_21=far[1].mean(), T3=np.median(end))
+    there = run.isel(step=xr.DataArray(np.searchsorted(run["step"].values, end), dims="seed"))
+    s_11, s_21 = (abs(softmax(there, which) - 0.5).max("sample").values for which in ("11", "21"))
+    estimate = mean(np.maximum(s_11, s_21), range={"step": (end.min(), end.max())})
+    return estimate.noting(s_11=s_11.mean(), s_21=s_21.mean(), T3=np.median(end))
 
 
 @stage_four.claim(
@@ -327,12 +316,11 @@ def noise_softmax_decays_exponentially(run: xr.Dataset) -> Estimate:
     interval holds all three windows.
     """
     log_s = run["log_softmax_21"].transpose("seed", "sample", "step")
-    seeds, samples = log_s.sizes["seed"], log_s.sizes["sample"]
-    each = log_s.values.reshape(seeds * samples, -1)
-    steps = {"step": run["step"]}
-    series = xr.DataArray(each, steps, ("seed", "step"), "log s_21")
+    seeds, samples, steps = log_s.shape
+    each = log_s.values.reshape(seeds * samples, steps)
+    series = xr.DataArray(each, {"step": run["step"]}, ("seed", "step"), "log s_21")
     with np.errstate(divide="ignore"):
-        log_odds = xr.DataArray(each - np.log1p(-np.exp(each)), steps, ("seed", "step"), "log odds of s_21")
+        log_odds = (series - np.log1p(-np.exp(series))).rename("log odds of s_21")
     begin = first_step(series, below=np.log(0.4))
     scores = {}
     for level in (0.1, 0.01, 0.001):
@@ -371,8 +359,6 @@ def key_noise_turns_before_query_noise(run: xr.Dataset) -> Estimate:
     earlier, later = found["T_key"], found["T_query"]
     return log_ratio(later, earlier, steps[-1], log_gap(np.concatenate([earlier, later]), steps))
 
-
-# ---------------------------------------------------------------- the theorem
 
 training = theorem("Theorem", bound="upper", assumes=regime(500), presets=PRESETS)
 
@@ -446,8 +432,6 @@ def attention_goes_to_noise(run: xr.Dataset) -> Estimate:
     return mean(np.maximum(s_11, s_21)).noting(s_11=s_11.mean(), s_21=s_21.mean())
 
 
-# ---------------------------------------------------------------- Adam and SignGD
-
 adam_against_sign = theorem("Adam vs SignGD", kind="experiment", assumes=regime(1000), presets=PRESETS)
 
 
@@ -511,8 +495,6 @@ def adam_loss_curve_differs(sign: xr.Dataset, adam: xr.Dataset) -> Estimate:
         raise Broken("the training loss does not fall below 0.5 in every seed.")
     return mean(abs(np.log(theirs / ours)))
 
-
-# ---------------------------------------------------------------- GD and SignGD
 
 gd_against_sign = theorem(
     "GD vs SignGD", kind="experiment", bound="order", assumes=regime(500), presets=PRESETS

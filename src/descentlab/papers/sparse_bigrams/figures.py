@@ -1,4 +1,4 @@
-"""The paper's figures, and those that the laboratory adds, as functions of stored theorems.
+"""The paper's figures, and those that the laboratory adds, as functions of stored runs.
 
 Matrices are those of the first seed, all else is of the seeds whose stage 1 ends, or of all if none does.
 Blue is the proximal method, vermilion SGD, black the population process.
@@ -28,20 +28,20 @@ from descentlab.drawing import (
     threads,
     time_marks,
 )
-from descentlab.judging import Broken, setting
+from descentlab.judging import Broken, Claim, setting
 from descentlab.papers import Study, figure, sparse_bigrams, table
 from descentlab.papers.sparse_bigrams import theorems
 from descentlab.papers.sparse_bigrams.theorems import OVER_SIZES, final_errors, good, part
 
 Data: TypeAlias = xr.Dataset
-Samples: TypeAlias = list[np.ndarray]
+Samples: TypeAlias = Sequence[np.ndarray]
 DOTTED, DASHED, DASH_DOT = (0, (1, 1.5)), (0, (4, 1.5)), (0, (4, 1.5, 1, 1.5))
 BEHIND: dict[str, Any] = {"color": GREY, "zorder": 0}
 LARGE_STEP, PROXIMAL = ("SGD, large step", VERMILION, DASHED), ("proximal", BLUE, "-")
 SIGNALS = {"a_V": "$a_V$", "a_A": "$a_A$", "Delta_V": r"$|\Delta_V|_\mu$", "Delta_A": r"$|\Delta_A|_\mu$"}
 NO_DISTANCE = 1e-12  # what is below is rounding
 TITLES = {"one_T": "stage 1", "two_T": r"stage 2, noise < $\lambda$", "cheapest_T": "cheapest stage 2"}
-# With their panels.
+# With their panels, in the order of the claims.
 STAGES = {
     "one_T": (theorems.STAGE_ONE_IN_T, 0, "stage 1", VERMILION, "s"),
     "two_T": (theorems.STAGE_TWO_IN_T, 0, r"stage 2, noise below $\lambda$", PURPLE, "^"),
@@ -65,11 +65,11 @@ def curve(ax: Axes, series: xr.DataArray, label: Any, color: Any, linestyle: Any
     band(ax, shown, label, color, linestyle=linestyle)
 
 
-def mark_end(ax: Axes, run: Data, stage: int, label: str = "") -> None:
+def mark_end(ax: Axes, run: Data, stage: int, label: str) -> None:
     """The end of a stage, where it has one: the median, named above the panel, and the range of seeds."""
     ends = run["final_began"].values[:, stage : stage + 1]
     if ends.size and ends.min() >= 0:
-        time_marks(ax, {label: float(np.median(ends))}, labels=bool(label))
+        time_marks(ax, {label: float(np.median(ends))}, labels=True)
         ax.axvspan(ends.min(), ends.max(), alpha=0.15, lw=0, **BEHIND)
 
 
@@ -95,9 +95,7 @@ def until_rounded(run: Data, name: str) -> xr.DataArray:
     return run[name].where(run["stage"] <= 1)
 
 
-def spread(
-    ax: Axes, x: Any, samples: Sequence[np.ndarray], label: str, color: str, marker: str = "o", line: Any = ""
-) -> None:
+def spread(ax: Axes, x: Any, samples: Samples, label: str, color: str, marker: str, line: Any = "") -> None:
     """Median over seeds and their range against x; open where some are infinite, which are left out."""
     found = [one[np.isfinite(one)] if np.isfinite(one).any() else np.full(1, np.nan) for one in samples]
     middle, low, high = (np.array([of(one) for one in found]) for of in (np.median, np.min, np.max))
@@ -331,10 +329,10 @@ def figure_5(
 # ---------------------------------------------------------------- over sizes
 
 
-def exponent(name: str, data: Mapping[str, Data]) -> tuple[float, str]:
+def exponent(claim: Claim, data: Mapping[str, Data]) -> tuple[float, str]:
     """The exponent that a claim on sizes measures, and its interval in words; nan where it is not known."""
     try:
-        estimate = getattr(theorems, name)(**data)
+        estimate = claim(**data)
     except Broken:
         return np.nan, "unknown"
     low, high = np.round(estimate.interval(), 2) + 0.0
@@ -352,15 +350,6 @@ def needs(of: Callable[..., np.ndarray], over: str, data: Mapping[str, Data]) ->
         except Broken:
             found.append(np.full(group[0].sizes["seed"], np.inf))
     return np.array(list(groups)), found
-
-
-def power_law(ax: Axes, claim: str, data: Mapping[str, Data], x: Any, y: Samples, *look: Any) -> str:
-    """Samples with the fitted power law through their middle; its exponent in words."""
-    value, words = exponent(claim, data)
-    spread(ax, x, y, *look)
-    away = np.log(x) - np.log(x).mean()
-    ax.plot(x, np.exp(np.mean(np.log(y)) + value * away), color=look[1], lw=0.9)
-    return words
 
 
 @figure(
@@ -381,7 +370,7 @@ def figure_6(scratch: Data, **data: Data) -> Canvas:
     look = "fine-tuned, all samples", BLUE, "o", "-"
     spread(over_T, *needs(theorems.least_samples, "T", other), *look)
     log_axes(over_T)
-    _, saved = exponent("transfer_skips_stage_one", one | other)
+    _, saved = exponent(theorems.transfer_skips_stage_one, one | other)
     over_T.set(xlabel="$T$", ylabel="samples", title=f"exponent of the quotient: {saved}")
     spread(over_c, *needs(theorems.least_samples, "correlation", part("correlation_", data)), *look)
     base = theorems.least_samples([scratch])
@@ -396,7 +385,7 @@ def figure_6(scratch: Data, **data: Data) -> Canvas:
 
 @figure(
     runs={f"{key}_{name}": run for key, (grid, *_) in STAGES.items() for name, run in grid.runs.items()},
-    claims=OVER_SIZES,
+    claims=tuple(claim.name for claim in OVER_SIZES),
 )
 def samples_over_sizes(**data: Data) -> Canvas:
     """Samples of stage 1, at the batch with which noise and signal in A are as large at its end; of stage 2,
@@ -407,20 +396,22 @@ def samples_over_sizes(**data: Data) -> Canvas:
     """
     figure, axes = panels(1, 4, (1.95, 2.3))
     laws: list[list[str]] = [[] for _ in axes[0]]
-    for name, (_, i, *look) in STAGES.items():
-        (stage, size), own = name.split("_"), part(f"{name}_", data)
+    for (name, (_, i, *look)), claim in zip(STAGES.items(), OVER_SIZES, strict=True):
+        (stage, size), own, ax = name.split("_"), part(f"{name}_", data), axes[0, i]
         if size == "accuracy":
             x, y = theorems.errors_and_samples(own)
         else:
             of = theorems.first_stage_samples if stage == "one" else theorems.least_samples
             x, y = needs(of, size, own)
-        claim = "cheapest_stage_two_in_T" if stage == "cheapest" else f"stage_{stage}_samples_in_{size}"
-        law = power_law(axes[0, i], claim, own, x, y, *look)
-        laws[i].append(f"{TITLES.get(name, 'exponent')}: {law}")
+        spread(ax, x, y, *look)
+        power, words = exponent(claim, own)
+        away = np.log(x) - np.log(x).mean()
+        ax.plot(x, np.exp(np.mean(np.log(y)) + power * away), color=look[1], lw=0.9)
+        laws[i].append(f"{TITLES.get(name, 'exponent')}: {words}")
         if stage == "cheapest":
             guides = {"slope 1": (DASHED, x), "slope 1/2": (DOTTED, x**0.5), "log $T$": (DASH_DOT, np.log(x))}
             for label, (line, shape) in guides.items():
-                axes[0, 0].plot(x, np.min(y) / 2 * shape / shape[0], lw=0.8, ls=line, label=label, **BEHIND)
+                ax.plot(x, np.min(y) / 2 * shape / shape[0], lw=0.8, ls=line, label=label, **BEHIND)
     sizes = {"T": (), "N": (3, 6, 12, 24, 40), "Q": (2, 4, 8, 12), r"\mathrm{samples}": ()}
     for ax, law, (size, ticks) in zip(axes[0], laws, sizes.items(), strict=True):
         ax.set_title("\n".join(law), fontsize=8)
@@ -435,7 +426,7 @@ def samples_over_sizes(**data: Data) -> Canvas:
 # ---------------------------------------------------------------- controls
 
 
-@figure(runs=theorems.LAMBDAS, claims=("proximal_recovers", "normalisation_helps"))
+@figure(runs=theorems.LAMBDAS.runs, claims=("proximal_recovers", "normalisation_helps"))
 def lambda_window(**data: Data) -> Canvas:
     """Relative errors of the proximal method against the weight lambda of the l1 norm, medians over seeds and
     their range. To leading order lambda should exceed the noise of an entry of A in one step and stay below
@@ -494,6 +485,6 @@ SAMPLES = Study(
     "samples of both stages against T, N, Q and the accuracy asked for",
     sparse_bigrams.PRESETS["quick"],
     {name: (grid,) for name, (grid, *_) in STAGES.items()},
-    OVER_SIZES,
+    tuple(claim.name for claim in OVER_SIZES),
     ("samples_over_sizes",),
 )

@@ -7,6 +7,7 @@ there, and counted in the note `stage_one_failed`.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,10 +49,7 @@ SGD_ROUNDED = {**GD, "algorithm": "sgd", "refit": True}
 POPULATION = {**GD, "algorithm": "population", "refit": False, "reduced": True}
 ALL_WEIGHTS = {**POPULATION, "reduced": False}
 SIMULATED = {**GD, "algorithm": "simulated"}
-LAMBDAS = {
-    f"lam_{i}": {**PROXIMAL, "lam": lambda lam, f=factor: f * lam}
-    for i, factor in enumerate((0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0))
-}
+LAMBDAS = Grid("lam", [{"lam": times(f)} for f in (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0)], PROXIMAL)
 
 # Softmax against linear attention. Figure 2.
 
@@ -73,65 +71,48 @@ REAL_AT_SCALE = {
 }  # fmt: skip
 SAME_SIMULATED = {**REAL_AT_SCALE, "algorithm": "simulated"}
 
-# Over sizes.
+# Over sizes. Batches are in units of the preset's: around the cheapest.
 
-DOUBLINGS = range(7)
-# Batches in units of the preset's: around the cheapest, and with the noise of a step at half of lambda.
-BATCHES, ABOVE_NOISE = (1 / 8, 1 / 4, 1 / 2), 32.0
+BATCHES = (1 / 8, 1 / 4, 1 / 2)
 SHORT = {**SIMULATED, "refit": False, "steps": 500}
 STAGE_ONE = {**SHORT, "steps": 1500, "lam": 0.0, "eta_2": 1e-12}  # and stays where it ends
 # With few tokens and positions signals of 1/(QN) are the largest that a run can start from.
 STAGE_TWO = {**SHORT, "start": "line", "switch": lambda switch: min(switch, 1.0)}
-FINE_TUNED = {**SHORT, "start": "transfer"}
 
 
 def over_T(settings: dict[str, Any], power: float, batches: tuple[float, ...]) -> Grid:
     """Sizes T/8, ..., 8T, each with batches that grow like a power of T."""
-    cells = [
-        {"T": times(2.0**j / 8), "noise": 1 / (b * (2.0**j / 8) ** power)} for j in DOUBLINGS for b in batches
-    ]
+    factors = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
+    cells = [{"T": times(f), "noise": 1 / (b * f**power)} for f in factors for b in batches]
     return Grid("T", cells, settings)
 
 
-def over_N(batches: tuple[float, ...]) -> Grid:
-    """N from 3 to 40 with lambda in proportion to its bound a_V K_P/Q."""
-    cells = []
-    for tokens in (3, 4, 6, 9, 14, 24, 40):
-        shrink = (3 / tokens) * (1 / 2 - 1 / tokens) / (1 / 2 - 1 / 3)
-        for b in batches:
-            cells.append({"N": tokens, "lam": times(shrink), "noise": 1 / (b * (tokens / 3) ** 0.75)})
-    return Grid("N", cells, STAGE_TWO)
-
-
-def over_Q(batches: tuple[float, ...]) -> Grid:
-    """Q from 2 to 12 with lambda in proportion to its bound a_V K_P/Q, which falls like Q^-2."""
-    cells = [
-        {"Q": places, "lam": times(4 / places**2), "noise": 1 / (b * (places / 2) ** 1.8)}
-        for places in (2, 3, 4, 5, 6, 8, 12)
-        for b in batches
-    ]
-    return Grid("Q", cells, {**STAGE_TWO, "steps": 1500})
-
-
 STAGE_ONE_IN_T = over_T(STAGE_ONE, 1.0, (1.0, 2.0, 4.0))
-STAGE_TWO_IN_T = over_T(STAGE_TWO, 0.0, (ABOVE_NOISE,))
+STAGE_TWO_IN_T = over_T(STAGE_TWO, 0.0, (32.0,))  # the noise of a step is half of lambda
 CHEAPEST_IN_T = over_T(STAGE_TWO, 0.5, BATCHES)
-FINE_TUNED_IN_T = over_T(FINE_TUNED, 0.5, BATCHES)
-STAGE_TWO_IN_N = over_N(BATCHES)
-STAGE_TWO_IN_Q = over_Q(BATCHES)
+FINE_TUNED_IN_T = over_T({**SHORT, "start": "transfer"}, 0.5, BATCHES)
+# lambda is in proportion to its bound a_V K_P/Q, where a_V goes like 1/(QN), and K_P = 1/2 - 1/N.
+CELLS_IN_N = [
+    {"N": N, "lam": times((3 / N) * (1 / 2 - 1 / N) / (1 / 2 - 1 / 3)), "noise": 1 / (b * (N / 3) ** 0.75)}
+    for N in (3, 4, 6, 9, 14, 24, 40)
+    for b in BATCHES
+]
+CELLS_IN_Q = [
+    {"Q": Q, "lam": times(4 / Q**2), "noise": 1 / (b * (Q / 2) ** 1.8)}
+    for Q in (2, 3, 4, 5, 6, 8, 12)
+    for b in BATCHES
+]
+STAGE_TWO_IN_N = Grid("N", CELLS_IN_N, STAGE_TWO)
+STAGE_TWO_IN_Q = Grid("Q", CELLS_IN_Q, {**STAGE_TWO, "steps": 1500})
 SCRATCH_AND_TUNED = {
     **{f"scratch_{i}": cell for i, cell in enumerate(STAGE_ONE_IN_T.runs.values())},
     **{f"tuned_{i}": cell for i, cell in enumerate(FINE_TUNED_IN_T.runs.values())},
 }
 ACCURACY = Grid(
-    "noise",
-    [{"noise": 2.0**-j} for j in range(-1, 10)],
-    {**SIMULATED, "start": "line", "steps": 1000},
+    "noise", [{"noise": 2.0**-j} for j in range(-1, 10)], {**SIMULATED, "start": "line", "steps": 1000}
 )
-CORRELATIONS = Grid(
-    "correlation", [{"correlation": c} for c in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)],
-    {**PROXIMAL, "start": "transfer"},
-)  # fmt: skip
+CORRELATED = [{"correlation": c} for c in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)]
+CORRELATIONS = Grid("correlation", CORRELATED, {**PROXIMAL, "start": "transfer"})
 
 # ---------------------------------------------------------------- what is assumed, and what must be refuted
 
@@ -180,8 +161,7 @@ def part(prefix: str, runs: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
 
 def last_of_stage_two(run: xr.Dataset) -> xr.Dataset:
     """The last record of each seed before A is rounded."""
-    index = (run["stage"] <= 1).sum("step") - 1
-    return run.isel(step=index)
+    return run.isel(step=(run["stage"] <= 1).sum("step") - 1)
 
 
 def attention_length(run: xr.Dataset) -> xr.DataArray:
@@ -389,11 +369,8 @@ def proximal_beats_sgd(sgd: xr.Dataset, proximal: xr.Dataset) -> Estimate:
     Measured: the smaller log ratio of |A - Q|, SGD's over the proximal run's, before and after rounding.
     """
     (sgd, proximal), notes = kept(sgd, proximal)
-    ends = [last_of_stage_two(run) for run in (sgd, proximal)]
-    ratios = {
-        name: np.log(ends[0][name].values / ends[1][name].values)
-        for name in ("attention_error", "star_error")
-    }
+    theirs, ours = last_of_stage_two(sgd), last_of_stage_two(proximal)
+    ratios = {x: np.log(theirs[x].values / ours[x].values) for x in ("attention_error", "star_error")}
     notes |= {f"log_ratio_of_{name}": ratio.mean() for name, ratio in ratios.items()}
     return mean(np.minimum(*ratios.values()), notes=notes)
 
@@ -457,12 +434,11 @@ def softmax_matches_linear(softmax: xr.Dataset, linear: xr.Dataset) -> Estimate:
     """
     T = setting(linear, "T")
     found = []
-    for a, b in zip(range(softmax.sizes["seed"]), range(linear.sizes["seed"]), strict=True):
-        mu = linear["mu"].values[b]
-        A = special.softmax(softmax["final_params_A"].values[a], axis=1) - 1 / T
-        B = linear["final_params_A"].values[b] - 1 / T
-        V, W = (run["final_params_V"].values[i] - mu[:, None] for run, i in ((softmax, a), (linear, b)))
-        found.append(min(_cosine(A.T, B.T, mu), _cosine(V, W, mu)))
+    for seed, mu in enumerate(linear["mu"].values):
+        logits, B = (run["final_params_A"].values[seed] for run in (softmax, linear))
+        V, W = (run["final_params_V"].values[seed] - mu[:, None] for run in (softmax, linear))
+        A = special.softmax(logits, axis=1)
+        found.append(min(_cosine(A.T - 1 / T, B.T - 1 / T, mu), _cosine(V, W, mu)))
     losses = [run["excess_loss"][:, -1].mean() / run["excess_loss"][:, 0].mean() for run in (softmax, linear)]
     notes = {"loss_left_softmax": losses[0], "loss_left_linear": losses[1]}
     return mean(found, notes=notes)
@@ -573,7 +549,7 @@ def power_against_log(sizes: Sequence[float], values: Sequence[np.ndarray]) -> f
 
 
 def exponent_in(
-    over: str, runs: dict[str, xr.Dataset], samples: Callable[[Sequence[xr.Dataset]], np.ndarray]
+    over: str, samples: Callable[[Sequence[xr.Dataset]], np.ndarray], **runs: xr.Dataset
 ) -> Estimate:
     """The exponent in a size of the samples that a group of runs, alike but for the batch, needs."""
     groups = grouped(over, runs)
@@ -591,15 +567,12 @@ def first_stage_samples(group: Sequence[xr.Dataset]) -> np.ndarray:
 
     |Delta_A| over a_A |Q - 11'/T| is a power of the batch, fitted by seed through the batches at hand.
     """
-    batches, ratios, steps = [], [], []
-    for run in group:
-        end = run.isel(step=-1)
-        ratio = noise_over_signal(end)
-        # a_V alone may end stage 1.
-        ratios.append(np.where(passed(run) & (end["a_A"].values > 0), ratio.values, np.nan))
-        steps.append(np.where(passed(run), run["final_began"].values[:, 1], np.nan))
-        batches.append(samples_a_step(run))
-    x, y, t = np.log(batches), np.log(np.array(ratios)), np.array(steps)
+    ends = [run.isel(step=-1) for run in group]
+    # a_V alone may end stage 1.
+    ended = [passed(run) & (end["a_A"].values > 0) for run, end in zip(group, ends, strict=True)]
+    x = np.log([samples_a_step(run) for run in group])
+    y = np.log(np.where(ended, [noise_over_signal(end).values for end in ends], np.nan))
+    t = np.array([run["final_began"].values[:, 1] for run in group])
     found = []
     for seed in range(y.shape[1]):
         ok = np.isfinite(y[:, seed])
@@ -629,7 +602,7 @@ def stage_one_samples_in_T(**runs: xr.Dataset) -> Estimate:
     """The samples of stage 1, with the batch at which noise and signal in A are as large at its end, grow
     like a power of T, at least T^{1/2}.
     """
-    return exponent_in("T", runs, first_stage_samples)
+    return exponent_in("T", first_stage_samples, **runs)
 
 
 def least_samples(group: Sequence[xr.Dataset]) -> np.ndarray:
@@ -648,10 +621,10 @@ def noise_over_lam(run: xr.Dataset) -> float:
     return HALF * math.sqrt(variance / samples_a_step(run)) / max(setting(run, "lam"), 1e-300)
 
 
-def second_stage_in_T(runs: dict[str, xr.Dataset]) -> Estimate:
+def second_stage_in_T(**runs: xr.Dataset) -> Estimate:
     """The exponent in T of the samples of stage 2 at one batch, and the noise of a step over lam."""
     noise = max(noise_over_lam(run) for run in runs.values())
-    return exponent_in("T", runs, least_samples).noting(noise_over_lam=noise)
+    return exponent_in("T", least_samples, **runs).noting(noise_over_lam=noise)
 
 
 def stretched(over: str, law: Callable[[float], float], only: str = "") -> Mutant:
@@ -676,7 +649,7 @@ def stage_two_samples_in_T(**runs: xr.Dataset) -> Estimate:
     """With a batch at which the noise of a step is below lambda, the samples that bring both signals from
     Theta(1/(QN)) to one half, and the rounded A to a tenth, grow like log T and not like a power of T.
     """
-    return second_stage_in_T(runs)
+    return second_stage_in_T(**runs)
 
 
 @main.claim(
@@ -690,33 +663,19 @@ def cheapest_stage_two_in_T(**runs: xr.Dataset) -> Estimate:
     """Also at the cheapest batch that serves all seeds, whatever its noise, the samples that bring both
     signals to one half, and the rounded A to a tenth, grow like log T and not like a power of T.
     """
-    return second_stage_in_T(runs)
+    return second_stage_in_T(**runs)
 
 
-@main.claim(
-    predicts=at_most(POLYNOMIAL),
-    margin=NO_DEGREE,
-    runs=STAGE_TWO_IN_N.runs,
-    mutants=(stretched("N", lambda N: np.exp(N / 2)),),
-)
-def stage_two_samples_in_N(**runs: xr.Dataset) -> Estimate:
-    """The samples that bring both signals to one half, and the rounded A to a tenth, at the cheapest batch
-    that serves all seeds, are polynomial in N.
-    """
-    return exponent_in("N", runs, least_samples)
-
-
-@main.claim(
-    predicts=at_most(POLYNOMIAL),
-    margin=NO_DEGREE,
-    runs=STAGE_TWO_IN_Q.runs,
-    mutants=(stretched("Q", np.exp),),
-)
-def stage_two_samples_in_Q(**runs: xr.Dataset) -> Estimate:
-    """The samples that bring both signals to one half, and the rounded A to a tenth, at the cheapest batch
-    that serves all seeds, are polynomial in Q.
-    """
-    return exponent_in("Q", runs, least_samples)
+for _grid, _law in ((STAGE_TWO_IN_N, lambda N: np.exp(N / 2)), (STAGE_TWO_IN_Q, np.exp)):
+    main.claim(
+        name=f"stage_two_samples_in_{_grid.over}",
+        statement="The samples that bring both signals to one half, and the rounded A to a tenth, at the "
+        f"cheapest batch that serves all seeds, are polynomial in {_grid.over}.",
+        predicts=at_most(POLYNOMIAL),
+        margin=NO_DEGREE,
+        runs=_grid.runs,
+        mutants=(stretched(_grid.over, _law),),
+    )(partial(exponent_in, _grid.over, least_samples))
 
 
 def errors_and_samples(runs: dict[str, xr.Dataset]) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -766,15 +725,14 @@ def transfer_skips_stage_one(**runs: xr.Dataset) -> Estimate:
     seed.
     """
     scratch, tuned = (grouped("T", part(prefix, runs)) for prefix in ("scratch", "tuned"))
-    one = [first_stage_samples(group) for group in scratch.values()]
-    other = [least_samples(group) for group in tuned.values()]
-    sizes = [np.full(own.shape, size) for size, own in zip(scratch, one, strict=True)]
-    saved = [a / b for a, b in zip(one, other, strict=True)]
+    pairs = zip(scratch.values(), tuned.values(), strict=True)
+    saved = [first_stage_samples(one) / least_samples(other) for one, other in pairs]
+    sizes = [np.full(own.shape, size) for size, own in zip(scratch, saved, strict=True)]
     estimate = size_exponent("T", sizes, saved)
     return estimate.noting(saved_at_smallest=saved[0].mean(), saved_at_largest=saved[-1].mean())
 
 
-OVER_SIZES = tuple(claim.name for claim in main.claims if claim.name != "stage_one_ends")
+OVER_SIZES = [claim for claim in main.claims if claim is not stage_one_ends]
 
 # ---------------------------------------------------------------- the atlas
 
