@@ -164,26 +164,20 @@ def start_of_descent(p: Preset) -> tuple[float, float] | None:
     return (float(task.epsilon), float(risk(task.start, task))) if math.isfinite(task.c) else None
 
 
-def slope_left(p: Preset) -> float:
-    """L_0 - 6 epsilon/n, the bound on A; minus infinity where there is no c."""
-    epsilon, L_0 = start_of_descent(p) or (0.0, -math.inf)
-    return L_0 - 6 * epsilon / p.n
+def room(epsilon: Any, L_0: Any, n: int, m: int) -> tuple[Any, Any]:
+    """L_0 - 6 epsilon/n, the bound on A, and epsilon A^2 / (4 m L_0): above 1 if some A meets the conditions.
 
-
-def room(epsilon: Any, L_0: Any, n: int, m: int) -> Any:
-    """epsilon (L_0 - 6 epsilon/n)^2 / (4 m L_0): above 1 if some A meets the conditions.
-
-    >>> bool(room(5.67, np.log(30), 30, 2) > 1 > room(5.67, np.log(20), 20, 2))
+    >>> bool(room(5.67, np.log(30), 30, 2)[1] > 1 > room(5.67, np.log(20), 20, 2)[1])
     True
     """
     A = L_0 - 6 * epsilon / n
-    return np.where(A > 0, epsilon * A**2 / (4 * m * L_0), 0.0)
+    return A, np.where(A > 0, epsilon * A**2 / (4 * m * L_0), 0.0)
 
 
-def condition_room(p: Preset) -> float:
-    """epsilon (L_0 - 6 epsilon/n)^2 / (4 m L_0), 0 where there is no c."""
+def own_room(p: Preset) -> tuple[Any, Any]:
+    """`room` at the start of descent; minus infinity and 0 where there is no c."""
     found = start_of_descent(p)
-    return float(room(*found, p.n, p.M)) if found else 0.0
+    return room(*found, p.n, p.M) if found else (-math.inf, 0.0)
 
 
 training_W_and_V = theorem(
@@ -194,9 +188,11 @@ training_W_and_V = theorem(
         Assumption("the population gradient is exact", lambda p: p.replace(WINDOW).loss == "exact"),
         Assumption("c is not given", lambda p: p.c == 0),
         Assumption("c = 10 n^2 L_0/delta + 4 epsilon n is found by iteration", start_of_descent),
-        Assumption("L_0 - 6 epsilon/n > 0", lambda p: slope_left(p) > 0),
-        Assumption("A^2 > 4 m L_0/epsilon for some A < L_0 - 6 epsilon/n", lambda p: condition_room(p) > 1),
-        Assumption("epsilon (L_0 - 6 epsilon/n)^2 / (4 m L_0)", lambda p: True, condition_room, exact=False),
+        Assumption("L_0 - 6 epsilon/n > 0", lambda p: own_room(p)[0] > 0),
+        Assumption("A^2 > 4 m L_0/epsilon for some A < L_0 - 6 epsilon/n", lambda p: own_room(p)[1] > 1),
+        Assumption(
+            "epsilon (L_0 - 6 epsilon/n)^2 / (4 m L_0)", lambda p: True, lambda p: own_room(p)[1], exact=False
+        ),
         Assumption("|V_0 - cP|_inf over epsilon/2", lambda p: p.noise <= 1, lambda p: p.noise),
     ),
     presets=("quick", "paper", "repeats"),
@@ -215,8 +211,8 @@ def window_of(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     n, M = setting(run, "n"), setting(run, "M")
     L_0, epsilon, rate = run["loss"].values[:, 0], run["epsilon"].values, run["rate"].values
-    A = L_0 - 6 * epsilon / n
-    return 2 * M * L_0 / (A**2 * rate), epsilon / (2 * rate), room(epsilon, L_0, n, M)
+    A, rooms = room(epsilon, L_0, n, M)
+    return 2 * M * L_0 / (A**2 * rate), epsilon / (2 * rate), rooms
 
 
 @training_W_and_V.claim(
@@ -232,9 +228,9 @@ def descent_classifies_in_window(run: xr.Dataset) -> Estimate:
     Measured: the least log10(begin of the window / first perfect step) over seeds, >= 0 if all are met by
     then. Over the seeds whose own L_0 and epsilon meet the conditions, if there are any.
     """
-    *_, rooms = window_of(run)
+    begin, end, rooms = window_of(run)
     counted = rooms > 1 if (rooms > 1).any() else np.ones(rooms.size, bool)
-    first, begin, end = (x[counted] for x in (first_certified(run), *window_of(run)[:2]))
+    first, begin, end = (x[counted] for x in (first_certified(run), begin, end))
     last = float(run["step"].values[-1])
     met = np.minimum(first, last)
     slack = float(np.log10(begin / met).min())
