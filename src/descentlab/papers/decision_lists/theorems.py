@@ -106,17 +106,13 @@ def hitting_times(run: xr.Dataset) -> np.ndarray:
     return np.where(hit < 0, np.inf, np.maximum(hit, 1e-300)) * setting(run, "eta")
 
 
-def log_slack(run: xr.Dataset, reading: str) -> float | None:
-    """The least log10(bound / certified time) over seeds, for a reading of gamma.
+def least_slack(bound: np.ndarray, times: np.ndarray, end: float) -> tuple[float, Point | Unsettled]:
+    """The least log10(bound / certified time) over seeds, and how well it is known.
 
-    A seed that is not certified by the end has less than log10(bound / end). None if that says nothing.
+    A seed that is not certified by the end has less than log10(bound / end), which may say nothing.
     """
-    bound = run["time_bound"].values[:, masses.GAMMAS.index(reading)]
-    end = float(setting(run, "eta")) * float(run["step"].values[-1])
-    times = hitting_times(run)
-    if np.any(np.isinf(times) & (end < bound)):
-        return None
-    return float(np.log10(bound / np.minimum(times, end)).min())
+    slack = float(np.log10(bound / np.minimum(times, end)).min())
+    return slack, Unsettled() if np.any(np.isinf(times) & (end < bound)) else Point(slack)
 
 
 @training_W.claim(
@@ -132,18 +128,19 @@ def flow_classifies_in_time(run: xr.Dataset) -> Estimate:
     Measured: the least log10(bound / certified time) over seeds; the bound speaks of every one of them. With
     gamma left open, of the tightest bound, and the interval reaches over all readings.
     """
-    chosen = setting(run, "gamma")
-    slacks = [log_slack(run, reading) for reading in (masses.GAMMAS if chosen == "any" else (chosen,))]
-    found = [slack for slack in slacks if slack is not None]
+    chosen, times = setting(run, "gamma"), hitting_times(run)
+    end = float(setting(run, "eta")) * float(run["step"].values[-1])
+    bounds = dict(zip(masses.GAMMAS, run["time_bound"].values.T, strict=True))
+    slacks = [least_slack(bounds[name], times, end) for name in bounds if chosen in (name, "any")]
+    found = [slack for slack, known in slacks if isinstance(known, Point)]
     if not found:
         raise Broken("Not certified by the end of the run, which is before the bound: run for longer.")
-    reach = Hull(tuple(Unsettled() if slack is None else Point(slack) for slack in slacks))
+    reach = Hull(tuple(known for _, known in slacks))
     lacks = "a definition of gamma" if len(found) == len(slacks) else "more steps"
-    times, bounds = hitting_times(run), run["time_bound"].values.max(axis=0)
     return Estimate(min(found), run.sizes["seed"], reach, lacks=lacks).noting(
         time=times.max() if np.isfinite(times).all() else -1.0,
         c=run["c"].mean(),
-        **{f"bound_{name}": bound for name, bound in zip(masses.GAMMAS, bounds, strict=True)},
+        **{f"bound_{name}": bound.max() for name, bound in bounds.items()},
     )
 
 
@@ -233,10 +230,8 @@ def descent_classifies_in_window(run: xr.Dataset) -> Estimate:
     first, begin, end = (x[counted] for x in (first_certified(run), begin, end))
     last = float(run["step"].values[-1])
     met = np.minimum(first, last)
-    slack = float(np.log10(begin / met).min())
-    known = not np.any(np.isinf(first) & (last < begin))
-    spread = Point(slack) if known else Unsettled()
-    estimate = Estimate(slack, int(counted.sum()), spread, lacks="more steps").noting(
+    slack, known = least_slack(begin, first, last)
+    estimate = Estimate(slack, int(counted.sum()), known, lacks="more steps").noting(
         first_certified_step=met.max(),
         window_begins=np.median(begin),
         window_ends=np.median(end),
