@@ -156,7 +156,9 @@ def test_both_readings_of_beta_are_those_of_the_start():
 
 
 def test_gamma_is_that_of_the_start():
-    found = theorems.query_pace(curved(loss=BOUND**3, gamma=CONSTANT * np.linspace(1, 2, len(STEPS))))
+    found = theorems.pace_against(
+        "gamma", curved(loss=BOUND**3, gamma=CONSTANT * np.linspace(1, 2, len(STEPS)))
+    )
     assert found.value == pytest.approx(np.log10(3))
     assert found.notes["eta_gamma"] == pytest.approx(0.1)
     assert found.notes["least_gamma_over_first"] == pytest.approx(1.0)

@@ -438,8 +438,9 @@ def test_c_of_the_theorem_on_both_solves_its_equation(settings: dict[str, Any]):
 
 def test_conditions_of_the_theorem_on_both_are_met_at_quick():
     p = dl.PRESETS["quick"]
-    assert theorems.condition_room(p) > 1
-    assert theorems.slope_left(p) > 0
+    A, room = theorems.own_room(p)
+    assert room > 1
+    assert A > 0
     assert all(a.holds(p) for a in theorems.training_W_and_V.assumes)
 
 
@@ -455,7 +456,7 @@ def test_where_c_has_no_solution_the_claim_is_out_of_regime():
     assert verdict.outcome == Outcome.OUT_OF_REGIME
     assert "c = 10 n^2 L_0/delta + 4 epsilon n is found by iteration" in verdict.unmet
     assert "found by iteration" in verdict.reason
-    assert theorems.condition_room(p) == 0
+    assert theorems.own_room(p)[1] == 0
 
 
 @pytest.mark.parametrize(

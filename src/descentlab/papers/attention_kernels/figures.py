@@ -124,9 +124,7 @@ def arrow(ax: Axes, start: Point, end: Point, words: str = "") -> None:
     ax.text((start[0] + end[0]) / 2, (start[1] + end[1]) / 2 + 0.06, words, ha="center", va="bottom")
 
 
-@figure(
-    runs={"run": theorems.ALL["softmax"]},
-)
+@figure(runs={"run": theorems.ALL["softmax"]})
 def figure_2(run: Data) -> Canvas:
     """One layer of multi-head attention, with the preset's shapes. The kernels differ in their scores, and
     rows of softmax attention sum to one. W^O gives one number a token. Figure 2.
@@ -338,10 +336,7 @@ def heads(softmax_rank: Data, gaussian_rank: Data, **few: Data) -> Canvas:
 # ---------------------------------------------------------------- kernels compared
 
 # One couple of heads, as the construction was calibrated.
-MAP = {
-    kernel: {**run, "H": 2, "grid": 12, "steps": lambda steps: min(steps, 1000)}
-    for kernel, run in theorems.SEPARATING_TUNED.items()
-}
+MAP = theorems.each(theorems.SEPARATING_TUNED, H=2, grid=12, steps=lambda steps: min(steps, 1000))
 
 
 def over_map(values: xr.DataArray, of: Callable[..., Any] = np.asarray) -> np.ma.MaskedArray:

@@ -15,8 +15,8 @@ from jaxtyping import Array, Float
 
 KERNELS = ("softmax", "gaussian")  # of the paper; linear attention is ours
 
-
 Inputs = Float[Array, "N n D"]  # X, a row a token
+Labels = Float[Array, "N n"]  # y, a number a token
 Readout = Float[Array, "H d"]  # W^O
 
 
@@ -122,7 +122,7 @@ def reachable(
     return jnp.sum(low, axis=1), jnp.sum(high, axis=1)
 
 
-def floor(w: Weights, W_O: Readout, X: Inputs, y: Float[Array, "N n"], kernel: str) -> Float[Array, ""]:
+def floor(w: Weights, W_O: Readout, X: Inputs, y: Labels, kernel: str) -> Float[Array, ""]:
     """A loss below which no W^Q and W^K lead: half the squared distance of labels from what is reachable."""
     low, high = reachable(w, W_O, X, kernel)
     beyond = jnp.maximum(low[:, None] - y, 0) + jnp.maximum(y - high[:, None], 0)

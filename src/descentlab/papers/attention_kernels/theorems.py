@@ -1,6 +1,7 @@
 """The claims of attention_kernels: Theorems 1 and 2, their remarks, and where the kernels part."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +33,12 @@ from descentlab.papers.attention_kernels.kernels import KERNELS
 # The preset starts where Theorem 1 works: W^V = 0, so that W^Q and W^K stay until W^V has grown, and W^O of
 # length ten, so that it need not grow much. Theorem 2 works from paired heads with values of the same size.
 
-Overrides = dict[str, Any]
+Couple = dict[str, dict[str, Any]]  # a run of each kernel
 
-ONE: Overrides = {"starts": 1, "rates": 1, "grid": 0, "detail": True}  # start and step size, recorded in full
+
+def each(runs: Couple, **changes: Any) -> Couple:
+    """The runs of both kernels with further overrides."""
+    return {kernel: run | changes for kernel, run in runs.items()}
 
 
 def named(**groups: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,37 +46,27 @@ def named(**groups: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{kernel}_{name}": run for name, group in groups.items() for kernel, run in group.items()}
 
 
-ALL: dict[str, Overrides] = {kernel: {"kernel": kernel, "train": "qkv", **ONE} for kernel in KERNELS}
-QUERY: dict[str, Overrides] = {
-    kernel: {
-        "kernel": kernel, "train": "q", "value_scale": 1.0, **ONE,
-        # A start of your own stays.
-        "init": lambda init: "paired" if init == "generic" else init,
-    }
-    for kernel in KERNELS
-}  # fmt: skip
+# One start and step size, recorded in full.
+ONE = each({kernel: {"kernel": kernel} for kernel in KERNELS}, starts=1, rates=1, grid=0, detail=True)
+ALL = each(ONE, train="qkv")
+# A start of your own stays.
+QUERY = each(ONE, train="q", value_scale=1.0, init=lambda init: "paired" if init == "generic" else init)
 # The same problem with labels and outputs divided by ten: the step, in units of 1/L, follows.
 DIVIDED = {**QUERY["softmax"], "label_scale": lambda s: s / 10, "output_scale": lambda s: s / 10}
-GENERIC_ALL = {kernel: {**run, **GENERIC} for kernel, run in ALL.items()}
-GENERIC_QUERY = {kernel: {**run, **GENERIC} for kernel, run in QUERY.items()}
+GENERIC_ALL, GENERIC_QUERY = each(ALL, **GENERIC), each(QUERY, **GENERIC)
 
 # Kernels compared, each at its best step.
-BY_CURVATURE: Overrides = {"algorithm": "descent", "optimizer": "gd", "step": "curvature"}
-TUNED: Overrides = {**BY_CURVATURE, "eta": 0.25, "rates": 5}
-GENERIC_TUNED = {kernel: {**run, **TUNED} for kernel, run in GENERIC_QUERY.items()}
-PAIRED_TUNED = {kernel: {**run, "init": "paired"} for kernel, run in GENERIC_TUNED.items()}
-VALUES_TUNED = {kernel: {**run, "train": "qkv"} for kernel, run in GENERIC_TUNED.items()}
-FEW_HEADS = {kernel: {**run, "H": 1} for kernel, run in VALUES_TUNED.items()}
-STARTS = {kernel: {**run, **BY_CURVATURE, "eta": 1.0, "starts": 16} for kernel, run in GENERIC_QUERY.items()}
+BY_CURVATURE: dict[str, Any] = {"algorithm": "descent", "optimizer": "gd", "step": "curvature"}
+TUNED: dict[str, Any] = {**BY_CURVATURE, "eta": 0.25, "rates": 5}
+GENERIC_TUNED = each(GENERIC_QUERY, **TUNED)
+PAIRED_TUNED = each(GENERIC_TUNED, init="paired")
+VALUES_TUNED = each(GENERIC_TUNED, train="qkv")
+FEW_HEADS = each(VALUES_TUNED, H=1)
+STARTS = each(GENERIC_QUERY, **BY_CURVATURE, eta=1.0, starts=16)
 
 # The construction that separates.
-SEPARATING: dict[str, Overrides] = {
-    kernel: {
-        "kernel": kernel, "train": "q", "init": "separating", "tokens": "biased", "output_scale": 1.0, **ONE,
-    }
-    for kernel in KERNELS
-}  # fmt: skip
-SEPARATING_TUNED = {kernel: {**run, **TUNED} for kernel, run in SEPARATING.items()}
+SEPARATING = each(ONE, train="q", init="separating", tokens="biased", output_scale=1.0)
+SEPARATING_TUNED = each(SEPARATING, **TUNED)
 
 # ---------------------------------------------------------------- what is assumed
 
@@ -170,19 +164,25 @@ def eta_L(run: xr.Dataset) -> float:
     return float((run["rate"] * abs(run["curvature"]).max(("step", "end"))).max())
 
 
+def pace_against(name: str, run: xr.Dataset) -> Estimate:
+    """The pace against 1 - eta beta, beta in its safe reading, or against 1 - eta gamma."""
+    series = run[name].isel(reading=0, missing_dims="ignore")
+    first = series.isel(step=0).values
+    notes = {
+        f"eta_{name}": np.median(run["rate"].values * first),
+        f"least_{name}_over_first": (series.min("step") / first).min(),
+    }
+    return bounded(run, first).noting(**notes, eta_L=eta_L(run))
+
+
 PACE = "The theorem gives an upper bound on the loss: the slowest pace over the bound's is at least one."
 theorem_1 = theorem("Theorem 1", bound="upper", assumes=THEOREM, presets=PRESETS)
 
 
 def all_weights_pace(run: xr.Dataset, generic: xr.Dataset) -> Estimate:
-    """The pace against 1 - eta beta, beta in its safe reading."""
-    safe = constant(run, 0)
-    return bounded(run, safe).noting(
-        eta_beta=np.median(run["rate"].values * safe),
-        least_beta_over_first=(run["beta"].isel(reading=0).min("step") / safe).min(),
-        eta_L=eta_L(run),
-        slowest_pace_from_generic=pace(generic, constant(generic, 0)).slowest.min(),
-    )
+    """The pace against 1 - eta beta; that from a generic start is in the notes."""
+    found = pace_against("beta", run)
+    return found.noting(slowest_pace_from_generic=pace(generic, constant(generic, 0)).slowest.min())
 
 
 for kernel in KERNELS:
@@ -219,16 +219,6 @@ def all_weights_rate_bound_as_printed(softmax: xr.Dataset, gaussian: xr.Dataset)
 theorem_2 = theorem("Theorem 2", bound="upper", assumes=THEOREM_2, presets=PRESETS)
 
 
-def query_pace(run: xr.Dataset) -> Estimate:
-    """The pace against 1 - eta gamma."""
-    first = constant(run, None)
-    return bounded(run, first).noting(
-        eta_gamma=np.median(run["rate"].values * first),
-        least_gamma_over_first=(run["gamma"].min("step") / first).min(),
-        eta_L=eta_L(run),
-    )
-
-
 for kernel, cite, kind in (
     ("gaussian", "Theorem 2", "theorem"),
     ("softmax", "Theorem 2, its first line asked of softmax", "ours"),
@@ -244,7 +234,7 @@ for kernel, cite, kind in (
         margin=PACE,
         runs={"run": QUERY[kernel]},
         mutants=(FROZEN,),
-    )(query_pace)
+    )(partial(pace_against, "gamma"))
 
 
 def coefficients(run: xr.Dataset, sums: str) -> np.ndarray:
@@ -450,17 +440,15 @@ def separation(softmax: xr.Dataset, gaussian: xr.Dataset, **others: xr.Dataset) 
     `others` are couples of runs elsewhere, softmax_... and gaussian_..., for the notes. They also have the
     share of seeds whose best step size is the largest that was tried.
     """
-    estimate = mean(advantage(softmax, gaussian), range=span(softmax))
+    estimate, notes = mean(advantage(softmax, gaussian), range=span(softmax)), {}
     for kernel, run in (("softmax", softmax), ("gaussian", gaussian)):
-        at_an_end = best_step(run) == run.sizes["multiple"] - 1
-        notes = {kernel: log_left(run).mean(), f"{kernel}_at_largest_step": at_an_end.mean()}
-        estimate = estimate.noting(**notes)
-    places = [name.removeprefix("softmax_") for name in others if name.startswith("softmax_")]
-    ratios = {
-        f"ratio_{where}": advantage(others[f"softmax_{where}"], others[f"gaussian_{where}"]).mean()
-        for where in places
-    }
-    return estimate.noting(**ratios)
+        notes[kernel] = log_left(run).mean()
+        notes[f"{kernel}_at_largest_step"] = (best_step(run) == run.sizes["multiple"] - 1).mean()
+    for name, run in others.items():
+        kernel, where = name.split("_", 1)
+        if kernel == "softmax":
+            notes[f"ratio_{where}"] = advantage(run, others[f"gaussian_{where}"]).mean()
+    return estimate.noting(**notes)
 
 
 @remarks_on_2.claim(
@@ -539,8 +527,7 @@ def softmax_gradients_vanish(**runs: xr.Dataset) -> Estimate:
     The same from the construction is in the notes.
     """
     found = {name: np.log10(steepness(run)) for name, run in runs.items()}
-    estimate = mean(found["gaussian"] - found["softmax"], range=span(runs["softmax"]))
-    return estimate.noting(**means(found))
+    return mean(found["gaussian"] - found["softmax"], range=span(runs["softmax"]), notes=means(found))
 
 
 STATIONARY = 1e-2  # |grad f|/sqrt(2f) over that of the start, at a stationary point
@@ -592,8 +579,7 @@ def softmax_has_more_local_solutions(softmax: xr.Dataset, gaussian: xr.Dataset) 
     now, before = ([ends(run, i) for run in (softmax, gaussian)] for i in (-1, half))
     more, then = (at[0].solutions - at[1].solutions for at in (now, before))
     change = float((more - then).mean())
-    estimate = mean(more, drift=(max(-change, 0.0), max(change, 0.0)), range=span(softmax))
+    notes = {}
     for kernel, own in zip(KERNELS, now, strict=True):
-        notes = {kernel: own.solutions.mean(), f"{kernel}_settled": own.settled.mean()}
-        estimate = estimate.noting(**notes)
-    return estimate
+        notes |= {kernel: own.solutions.mean(), f"{kernel}_settled": own.settled.mean()}
+    return mean(more, drift=(max(-change, 0.0), max(change, 0.0)), range=span(softmax), notes=notes)

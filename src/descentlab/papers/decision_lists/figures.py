@@ -61,10 +61,7 @@ SCALES = {
 }
 
 # W and V as matrices over time.
-MATRICES = theorems.PLAIN | {
-    "L": 10, "n": 4, "M": 4, "law": "iid", "algorithm": "descent", "train": "both", "start": "zero",
-    "eta": 10.0, "steps": 2000, "detail": True,
-}  # fmt: skip
+MATRICES = theorems.JOINT["zero"]["zero_iid_L10_n4_M4"] | {"detail": True}
 
 # ---------------------------------------------------------------- marks
 

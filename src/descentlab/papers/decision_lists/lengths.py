@@ -75,7 +75,7 @@ def longest(p: Any) -> int:
     return max(p.M, min(6, p.L)) if p.law == "distinct" else p.M
 
 
-def orbit_count(L: int, n: int, law: str, longest: int) -> int:
+def orbit_count(n: int, law: str, longest: int) -> int:
     """How many rows the tables of one length have at most; partitions grow slowly, so this bounds them."""
     if law == "distinct":
         return 1 << (longest - 1)

@@ -106,17 +106,13 @@ def hitting_times(run: xr.Dataset) -> np.ndarray:
     return np.where(hit < 0, np.inf, np.maximum(hit, 1e-300)) * setting(run, "eta")
 
 
-def log_slack(run: xr.Dataset, reading: str) -> float | None:
-    """The least log10(bound / certified time) over seeds, for a reading of gamma.
+def least_slack(bound: np.ndarray, times: np.ndarray, end: float) -> tuple[float, Point | Unsettled]:
+    """The least log10(bound / certified time) over seeds, and how well it is known.
 
-    A seed that is not certified by the end has less than log10(bound / end). None if that says nothing.
+    A seed that is not certified by the end has less than log10(bound / end), which may say nothing.
     """
-    bound = run["time_bound"].values[:, masses.GAMMAS.index(reading)]
-    end = float(setting(run, "eta")) * float(run["step"].values[-1])
-    times = hitting_times(run)
-    if np.any(np.isinf(times) & (end < bound)):
-        return None
-    return float(np.log10(bound / np.minimum(times, end)).min())
+    slack = float(np.log10(bound / np.minimum(times, end)).min())
+    return slack, Unsettled() if np.any(np.isinf(times) & (end < bound)) else Point(slack)
 
 
 @training_W.claim(
@@ -132,18 +128,19 @@ def flow_classifies_in_time(run: xr.Dataset) -> Estimate:
     Measured: the least log10(bound / certified time) over seeds; the bound speaks of every one of them. With
     gamma left open, of the tightest bound, and the interval reaches over all readings.
     """
-    chosen = setting(run, "gamma")
-    slacks = [log_slack(run, reading) for reading in (masses.GAMMAS if chosen == "any" else (chosen,))]
-    found = [slack for slack in slacks if slack is not None]
+    chosen, times = setting(run, "gamma"), hitting_times(run)
+    end = float(setting(run, "eta")) * float(run["step"].values[-1])
+    bounds = dict(zip(masses.GAMMAS, run["time_bound"].values.T, strict=True))
+    slacks = [least_slack(bounds[name], times, end) for name in bounds if chosen in (name, "any")]
+    found = [slack for slack, known in slacks if isinstance(known, Point)]
     if not found:
         raise Broken("Not certified by the end of the run, which is before the bound: run for longer.")
-    reach = Hull(tuple(Unsettled() if slack is None else Point(slack) for slack in slacks))
+    reach = Hull(tuple(known for _, known in slacks))
     lacks = "a definition of gamma" if len(found) == len(slacks) else "more steps"
-    times, bounds = hitting_times(run), run["time_bound"].values.max(axis=0)
     return Estimate(min(found), run.sizes["seed"], reach, lacks=lacks).noting(
         time=times.max() if np.isfinite(times).all() else -1.0,
         c=run["c"].mean(),
-        **{f"bound_{name}": bound for name, bound in zip(masses.GAMMAS, bounds, strict=True)},
+        **{f"bound_{name}": bound.max() for name, bound in bounds.items()},
     )
 
 
@@ -164,26 +161,20 @@ def start_of_descent(p: Preset) -> tuple[float, float] | None:
     return (float(task.epsilon), float(risk(task.start, task))) if math.isfinite(task.c) else None
 
 
-def slope_left(p: Preset) -> float:
-    """L_0 - 6 epsilon/n, the bound on A; minus infinity where there is no c."""
-    epsilon, L_0 = start_of_descent(p) or (0.0, -math.inf)
-    return L_0 - 6 * epsilon / p.n
+def room(epsilon: Any, L_0: Any, n: int, m: int) -> tuple[Any, Any]:
+    """L_0 - 6 epsilon/n, the bound on A, and epsilon A^2 / (4 m L_0): above 1 if some A meets the conditions.
 
-
-def room(epsilon: Any, L_0: Any, n: int, m: int) -> Any:
-    """epsilon (L_0 - 6 epsilon/n)^2 / (4 m L_0): above 1 if some A meets the conditions.
-
-    >>> bool(room(5.67, np.log(30), 30, 2) > 1 > room(5.67, np.log(20), 20, 2))
+    >>> bool(room(5.67, np.log(30), 30, 2)[1] > 1 > room(5.67, np.log(20), 20, 2)[1])
     True
     """
     A = L_0 - 6 * epsilon / n
-    return np.where(A > 0, epsilon * A**2 / (4 * m * L_0), 0.0)
+    return A, np.where(A > 0, epsilon * A**2 / (4 * m * L_0), 0.0)
 
 
-def condition_room(p: Preset) -> float:
-    """epsilon (L_0 - 6 epsilon/n)^2 / (4 m L_0), 0 where there is no c."""
+def own_room(p: Preset) -> tuple[Any, Any]:
+    """`room` at the start of descent; minus infinity and 0 where there is no c."""
     found = start_of_descent(p)
-    return float(room(*found, p.n, p.M)) if found else 0.0
+    return room(*found, p.n, p.M) if found else (-math.inf, 0.0)
 
 
 training_W_and_V = theorem(
@@ -194,9 +185,11 @@ training_W_and_V = theorem(
         Assumption("the population gradient is exact", lambda p: p.replace(WINDOW).loss == "exact"),
         Assumption("c is not given", lambda p: p.c == 0),
         Assumption("c = 10 n^2 L_0/delta + 4 epsilon n is found by iteration", start_of_descent),
-        Assumption("L_0 - 6 epsilon/n > 0", lambda p: slope_left(p) > 0),
-        Assumption("A^2 > 4 m L_0/epsilon for some A < L_0 - 6 epsilon/n", lambda p: condition_room(p) > 1),
-        Assumption("epsilon (L_0 - 6 epsilon/n)^2 / (4 m L_0)", lambda p: True, condition_room, exact=False),
+        Assumption("L_0 - 6 epsilon/n > 0", lambda p: own_room(p)[0] > 0),
+        Assumption("A^2 > 4 m L_0/epsilon for some A < L_0 - 6 epsilon/n", lambda p: own_room(p)[1] > 1),
+        Assumption(
+            "epsilon (L_0 - 6 epsilon/n)^2 / (4 m L_0)", lambda p: True, lambda p: own_room(p)[1], exact=False
+        ),
         Assumption("|V_0 - cP|_inf over epsilon/2", lambda p: p.noise <= 1, lambda p: p.noise),
     ),
     presets=("quick", "paper", "repeats"),
@@ -215,8 +208,8 @@ def window_of(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     n, M = setting(run, "n"), setting(run, "M")
     L_0, epsilon, rate = run["loss"].values[:, 0], run["epsilon"].values, run["rate"].values
-    A = L_0 - 6 * epsilon / n
-    return 2 * M * L_0 / (A**2 * rate), epsilon / (2 * rate), room(epsilon, L_0, n, M)
+    A, rooms = room(epsilon, L_0, n, M)
+    return 2 * M * L_0 / (A**2 * rate), epsilon / (2 * rate), rooms
 
 
 @training_W_and_V.claim(
@@ -232,15 +225,13 @@ def descent_classifies_in_window(run: xr.Dataset) -> Estimate:
     Measured: the least log10(begin of the window / first perfect step) over seeds, >= 0 if all are met by
     then. Over the seeds whose own L_0 and epsilon meet the conditions, if there are any.
     """
-    *_, rooms = window_of(run)
+    begin, end, rooms = window_of(run)
     counted = rooms > 1 if (rooms > 1).any() else np.ones(rooms.size, bool)
-    first, begin, end = (x[counted] for x in (first_certified(run), *window_of(run)[:2]))
+    first, begin, end = (x[counted] for x in (first_certified(run), begin, end))
     last = float(run["step"].values[-1])
     met = np.minimum(first, last)
-    slack = float(np.log10(begin / met).min())
-    known = not np.any(np.isinf(first) & (last < begin))
-    spread = Point(slack) if known else Unsettled()
-    estimate = Estimate(slack, int(counted.sum()), spread, lacks="more steps").noting(
+    slack, known = least_slack(begin, first, last)
+    estimate = Estimate(slack, int(counted.sum()), known, lacks="more steps").noting(
         first_certified_step=met.max(),
         window_begins=np.median(begin),
         window_ends=np.median(end),

@@ -33,6 +33,10 @@ from descentlab.papers.attention_kernels.kernels import scores
 
 SCORES = 2**18  # of a chunk: what the cache of a core holds
 
+Head = Float[Array, "n d"]  # queries, keys, values or outputs
+Heads = Float[Array, "H n d"]
+There = Bool[Array, " n"]  # which keys are there
+
 
 class Dropout(NamedTuple):
     """What draws the factors of a head, and the share of its weights that it drops."""
@@ -57,12 +61,12 @@ def joined(x: Float[Array, "count chunk ..."], n: int) -> Float[Array, "n ..."]:
     return x.reshape(-1, *x.shape[2:])[:n]
 
 
-def half_square(x: Float[Array, "n d"]) -> Float[Array, " n"]:
+def half_square(x: Head) -> Float[Array, " n"]:
     """|x_i|^2 / (2 sqrt(d))."""
     return jnp.sum(x**2, axis=1) / (2 * x.shape[1] ** 0.5)
 
 
-def key_terms(k: Float[Array, "n d"], there: Bool[Array, " n"], kernel: str) -> Float[Array, " n"]:
+def key_terms(k: Head, there: There, kernel: str) -> Float[Array, " n"]:
     """b."""
     b = -half_square(k) if kernel == "gaussian" else jnp.zeros(len(k), k.dtype)
     return jnp.where(there, b, -jnp.inf)
@@ -78,9 +82,8 @@ def factors(
 
 
 def outputs(
-    q: Float[Array, "n d"], k: Float[Array, "n d"], v: Float[Array, "n d"], there: Bool[Array, " n"],
-    drop: Dropout | None, *, kernel: str, chunk: int,
-) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:  # fmt: skip
+    q: Head, k: Head, v: Head, there: There, drop: Dropout | None, *, kernel: str, chunk: int
+) -> tuple[Head, Float[Array, " n"]]:
     """o and a of one head."""
     b, root = key_terms(k, there, kernel), q.shape[1] ** 0.5
 
@@ -102,10 +105,9 @@ def outputs(
 
 
 def slopes(
-    q: Float[Array, "n d"], k: Float[Array, "n d"], v: Float[Array, "n d"], there: Bool[Array, " n"],
-    drop: Dropout | None, o: Float[Array, "n d"], a: Float[Array, " n"], g: Float[Array, "n d"],
+    q: Head, k: Head, v: Head, there: There, drop: Dropout | None, o: Head, a: Float[Array, " n"], g: Head,
     *, kernel: str, chunk: int,
-) -> tuple[Float[Array, "n d"], Float[Array, "n d"], Float[Array, "n d"]]:  # fmt: skip
+) -> tuple[Head, Head, Head]:  # fmt: skip
     """dq, dk and dv of one head."""
     b, root = key_terms(k, there, kernel), q.shape[1] ** 0.5
     along = jnp.sum(g * o, axis=1)
@@ -131,17 +133,14 @@ def slopes(
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5, 6))
-def attention(
-    q: Float[Array, "n d"], k: Float[Array, "n d"], v: Float[Array, "n d"], there: Bool[Array, " n"],
-    drop: Dropout | None, kernel: str, chunk: int,
-) -> Float[Array, "n d"]:  # fmt: skip
+def attention(q: Head, k: Head, v: Head, there: There, drop: Dropout | None, kernel: str, chunk: int) -> Head:
     """o of one head; heads and sequences of a batch go one after another, since a chunk fills the cache."""
     return _forward(q, k, v, there, drop, kernel, chunk)[0]
 
 
 def _forward(
-    q: Array, k: Array, v: Array, there: Array, drop: Dropout | None, kernel: str, chunk: int
-) -> tuple[Array, tuple]:
+    q: Head, k: Head, v: Head, there: There, drop: Dropout | None, kernel: str, chunk: int
+) -> tuple[Head, tuple]:
     o, a = sequential_vmap(partial(outputs, kernel=kernel, chunk=chunk))(q, k, v, there, drop)
     return o, (q, k, v, there, drop, o, a)
 
@@ -162,26 +161,22 @@ def fitting(chunk: int, n: int) -> int:
 
 
 def attend(
-    q: Float[Array, "H n d"], k: Float[Array, "H n d"], v: Float[Array, "H n d"], there: Bool[Array, " n"],
-    kernel: str, chunk: int = 0, drop: Dropout | None = None,
-) -> Float[Array, "H n d"]:  # fmt: skip
+    q: Heads, k: Heads, v: Heads, there: There, kernel: str, chunk: int = 0, drop: Dropout | None = None
+) -> Heads:
     """S v, `chunk` queries at a time (0: as many as fit the cache); `drop` has a row for each head."""
     chunk = fitting(chunk, q.shape[1])
     return jax.vmap(lambda q, k, v, drop: attention(q, k, v, there, drop, kernel, chunk))(q, k, v, drop)
 
 
-def weights(
-    q: Float[Array, "H m d"], k: Float[Array, "H n d"], there: Bool[Array, " n"], kernel: str
-) -> Float[Array, "H m n"]:
+def weights(q: Float[Array, "H m d"], k: Heads, there: There, kernel: str) -> Float[Array, "H m n"]:
     """How much m queries look at n keys: softmax(q k' / sqrt(d)), or exp(-|q - k|^2 / (2 sqrt(d)))."""
     C = jnp.where(there[None, None, :], scores(q, k, kernel), -jnp.inf)
     return jnp.exp(C) if kernel == "gaussian" else jax.nn.softmax(C, axis=-1)
 
 
 def attend_plainly(
-    q: Float[Array, "H n d"], k: Float[Array, "H n d"], v: Float[Array, "H n d"], there: Bool[Array, " n"],
-    kernel: str, chunk: int = 0, drop: Dropout | None = None,
-) -> Float[Array, "H n d"]:  # fmt: skip
+    q: Heads, k: Heads, v: Heads, there: There, kernel: str, chunk: int = 0, drop: Dropout | None = None
+) -> Heads:
     """The same in other words, whose slopes can be differentiated once more, for many models at once."""
     n = q.shape[1]
     chunk = fitting(chunk, n)

@@ -9,15 +9,8 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from descentlab.drawing import BLUE, VERMILION, Surface, band, legend, panels
 from descentlab.papers import Figure
-from descentlab.papers.attention_kernels.transformer.theorems import (
-    BOTH,
-    KERNELS,
-    TASKS,
-    TRAINING,
-    planes,
-    presets,
-    roughness,
-)
+from descentlab.papers.attention_kernels.transformer import theorems
+from descentlab.papers.attention_kernels.transformer.theorems import KERNELS, TASKS, planes
 
 COLOURS = {"softmax": BLUE, "gaussian": VERMILION}
 STYLES = {"common": ("-", "preset's rate"), "larger": ((0, (3, 1.5)), "ten times that")}
@@ -46,9 +39,9 @@ FIGURE_1 = tuple(
         f"{title} with softmax and with Gaussian attention, at the preset's learning rate and at ten "
         "times that: median and range over seeds.",
         draw_training,
-        runs=TRAINING,
+        runs=theorems.TRAINING,
         claims=(f"gaussian_trains_faster_on_{task}",),
-        presets=presets(task),
+        presets=theorems.presets(task),
     )
     for task, title in TASKS.items()
 )
@@ -82,7 +75,7 @@ def draw_plane(flat: Axes, solid: Axes3D, plane: np.ndarray) -> None:
     scale.ax.tick_params(labelsize=6)
     scale.outline.set_visible(False)
     solid.plot_surface(*np.meshgrid(side, side, indexing="ij"), plane, cmap="viridis", linewidth=0)
-    solid.set_title(f"roughness {roughness(plane):.2g}", fontsize="small")
+    solid.set_title(f"roughness {theorems.roughness(plane):.2g}", fontsize="small")
     solid.tick_params(labelsize=5, pad=-3)
     solid.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1])
     solid.set_xlabel("$W^Q$", fontsize=7, labelpad=-9)
@@ -108,9 +101,9 @@ FIGURE_3 = tuple(
         "the top eigenvectors of the Hessian in each block, from -1 to 1 times these; first seed. The dot is "
         "the trained model; colours have a scale of their own in each panel.",
         draw_landscapes,
-        runs=BOTH,
+        runs=theorems.BOTH,
         claims=(f"gaussian_landscape_is_smoother_on_{task}",),
-        presets=presets(task, "landscape"),
+        presets=theorems.presets(f"{task}_landscape"),
         moving=surfaces,
     )
     for task, title in TASKS.items()

@@ -22,9 +22,8 @@ TRAINING: dict[str, dict[str, Any]] = {
 TASKS = {"imdb": "IMDb", "pathfinder": "Pathfinder"}
 
 
-def presets(task: str, kind: str = "") -> tuple[str, ...]:
-    """The presets of a task, or of its landscapes."""
-    stem = f"{task}_{kind}" if kind else task
+def presets(stem: str) -> tuple[str, ...]:
+    """The presets of a task, or of its landscapes, by the name that they share."""
     return (f"{stem}_tiny", stem, f"{stem}_paper")
 
 
@@ -182,5 +181,5 @@ for task, title in TASKS.items():
         "before; planes around random weights would differ too, and say nothing of training.",
         runs=BOTH,
         mutants=(Mutant("Gaussian landscape with waves", alter=with_waves),),
-        presets=presets(task, "landscape"),
+        presets=presets(f"{task}_landscape"),
     )(smoothness)
