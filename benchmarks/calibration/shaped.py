@@ -186,7 +186,10 @@ def plateau(rng: Rng) -> Experiment:
     """Nothing happens until t = T^place, then a power."""
     a, decades, sharp = rng.uniform(0.2, 2), rng.uniform(2.5, 5), rng.uniform(1, 6)
     start = rng.uniform(0.2, 0.6) * decades * math.log(10)
-    law: Law = lambda t: -a / sharp * np.logaddexp(0, sharp * (np.log(t) - start))  # noqa: E731
+
+    def law(t: np.ndarray) -> np.ndarray:
+        return -a / sharp * np.logaddexp(0, sharp * (np.log(t) - start))
+
     return of_power(rng, series(rng, law, decades=decades), -a)
 
 
@@ -245,7 +248,10 @@ def stretched_power(rng: Rng, most_folds: float = 40, noises: tuple[float, ...] 
     p, folds, decades = rng.uniform(0.4, 2), rng.uniform(4, most_folds), rng.uniform(2.5, 4)
     g = rng.uniform(-1, 2)
     noise = rng.choice(noises)
-    law: Law = lambda t: -g * np.log(t) - folds * (t / 10**decades) ** p  # noqa: E731
+
+    def law(t: np.ndarray) -> np.ndarray:
+        return -g * np.log(t) - folds * (t / 10**decades) ** p
+
     return of_stretch(rng, series(rng, law, decades=decades, noise=noise), p)
 
 
@@ -302,7 +308,7 @@ def damaged(rng: Rng) -> Experiment:
 
     def draw(seeds: int) -> xr.Dataset:
         data = whole.draw(seeds)
-        at = int(seed * whole.seeds), int(step * data.sizes["step"])
+        at = int(seed * min(seeds, whole.seeds)), int(step * data.sizes["step"])
         if kind == "diverged":
             diverged = np.full(seeds, -1)
             diverged[at[0]] = int(data["step"][at[1]])
@@ -321,7 +327,10 @@ def sizes(rng: Rng, corrected: bool, fewest: int = 7, most: int = 9) -> Experime
     """N^p at sizes N = 16, 32, ..., a number for each seed and size."""
     count = int(rng.integers(fewest, most + 1))
     p, c, b = rng.uniform(-2, 2), rng.uniform(-0.8, 4), rng.uniform(0.3, 1)
-    law: Law = lambda n: p * np.log(n) + corrected * np.log1p(c * n**-b)  # noqa: E731
+
+    def law(n: np.ndarray) -> np.ndarray:
+        return p * np.log(n) + corrected * np.log1p(c * n**-b)
+
     seeds, noise = int(rng.choice([2, 4, 8, 16])), float(rng.choice([0.01, 0.03, 0.1]))
     return of_sizes(rng, 16.0 * 2 ** np.arange(count), law, p, seeds, noise)
 
