@@ -327,9 +327,13 @@ def reach_of_mean(deviation: float, seeds: int) -> float:
 def of_mean(
     rng: Rng, sampler: Sampler, truth: float, deviation: float, seeds: int, sides: int = 2
 ) -> Experiment:
-    """A claim on a mean over seeds, with a margin of 0.5 to 2.5 times what so many seeds resolve."""
+    """A claim on a mean over seeds, with a margin of 0.1 to 2.5 times what so many seeds resolve.
+
+    Narrow margins can only be refuted, and then show how often an interval misses a true mean.
+    """
     unit = reach_of_mean(deviation, seeds)
-    predicts = about(rng, truth, unit * rng.uniform(0.5, 2.5), 3 * unit, 0.05 * unit, sides)
+    margin = unit * float(np.exp(rng.uniform(math.log(0.1), math.log(2.5))))
+    predicts = about(rng, truth, margin, 2 * unit, 0.05 * unit, sides)
     return Experiment(samples(rng, sampler), seeds, mean_sample, predicts, truth, plain_samples)
 
 
