@@ -84,7 +84,7 @@ def test_every_declared_distribution_is_imported():
 def test_what_tests_and_scripts_import_is_declared():
     """PyTorch is left out: it has an environment of its own."""
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    neighbours = {path.stem for path in files}
+    neighbours = {path.parent.name if path.stem == "__init__" else path.stem for path in files}
     packages = {package for path in files for package in imported(path)} - neighbours - {"torch"}
     development = declared([*EXTRAS["dev"], *EXTRAS["docs"]])
     assert not undeclared(packages, OWN | development)

@@ -1,12 +1,8 @@
-"""Each outcome from planted data, Holm's procedure, the JSON contract, and a small calibration."""
+"""Each outcome from planted data, Holm's procedure, and the JSON contract."""
 
-import importlib.util
 import json
 import math
-import sys
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -327,30 +323,6 @@ def test_an_exponent_is_judged():
     for center, expected in ((-1.0, Outcome.SUPPORTED), (-0.7, Outcome.REFUTED), (-1.1, Outcome.UNDECIDED)):
         power = Claim("p", "c", "s", lambda run: law.exponent(run["loss"]), around(center, 0.1))
         assert judge(power, data).outcome == expected
-
-
-def calibration(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "calibrate_verdicts.py"
-    spec = importlib.util.spec_from_file_location("calibrate_verdicts", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up by name.
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.slow
-def test_a_small_calibration(monkeypatch: pytest.MonkeyPatch):
-    module = calibration(monkeypatch)
-    counts = module.calibrate(experiments=20, seed=11)
-    judged = 20 * len(counts)
-    wrong = sum(tally["wrong"] for tally in counts.values())
-    assert judged >= 300
-    assert stats.binomtest(wrong, judged, module.MOST_WRONG, alternative="greater").pvalue > 1e-6
-    damaged = counts["NaN, inf, diverged"]
-    assert damaged["BROKEN"] == 20
 
 
 def test_the_measure_of_one_run_may_name_its_argument_freely():
