@@ -73,6 +73,7 @@ def cells_against(now: dict[str, Any], then: dict[str, Any]) -> list[str]:
 
 def print_table(head: tuple[str, ...], rows: dict[str, list[str]]) -> None:
     first = max(len(name) for name in ("planted", *rows))
+    head = tuple(f"{column:>6}" for column in head)
     print(f"| {'planted':<{first}} | " + " | ".join(head) + " |")
     print(f"| {'-' * first} | " + " | ".join("-" * (len(column) - 1) + ":" for column in head) + " |")
     for name, words in rows.items():

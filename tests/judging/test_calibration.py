@@ -10,7 +10,7 @@ from scipy import stats
 from calibration import repeated
 from calibration.planting import Experiment, Samples, about, best_stretches
 from calibration.scoring import MOST_WRONG, PARTS, Score, calibrate, families, generator, summary, total
-from descentlab.judging import Outcome
+from descentlab.judging import Outcome, judge
 
 PLANTED = [(part, family) for part in PARTS for family in families(part)]
 # Of all decided verdicts together: many are far from any edge.
@@ -103,3 +103,16 @@ def test_a_summary_of_nothing_decided_has_no_share():
 @pytest.mark.parametrize("mode", [repeated.holm, repeated.more_seeds, repeated.needs, repeated.looks])
 def test_every_mode_runs(mode):
     assert mode("shaped", 0, 8, 1)
+
+
+def test_looks_are_declared_where_judging_takes_them(monkeypatch: pytest.MonkeyPatch):
+    declared: list[int] = []
+
+    def judge_family(claims, data_of, *, looks: int = 1):
+        declared.append(looks)
+        return [judge(claim, data_of(claim)) for claim in claims]
+
+    monkeypatch.setattr(repeated, "judge_family", judge_family)
+    found = repeated.looks("shaped", 0, 8, 1)
+    assert sum("looks declared" in kind for kind in found) == len(repeated.EDGES)
+    assert set(declared) == {1, len(repeated.LOOKS)}
