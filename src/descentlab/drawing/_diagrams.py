@@ -8,7 +8,7 @@ phases   the mean over seeds as colours, contours, and the curve along which the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -16,11 +16,9 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from descentlab.drawing._marks import BLACK, panels, side_legend, style
+from descentlab.drawing._marks import side_legend
+from descentlab.drawing._style import BLACK, panels, style
 from descentlab.drawing._transitions import transition
-
-if TYPE_CHECKING:
-    pass
 
 MOST_CURVES = 8
 MOST_TICKS = 7  # of a phase diagram that are the values of its cells
