@@ -67,19 +67,15 @@ def gathered(
             values, meaning = [getattr(p, name) for p in along], {"description": meanings[name]}
             coords[coordinate(name)] = (coordinate(grid.over), values, meaning)
     sizes = [coordinate(name) for grid in over for name in _sizes(grid)]
-    about = {"paper": paper.name, "title": paper.title, "sizes": sizes, "settings": _common(cells)}
+    first, *rest = (p.settings() for p in cells.flat)
+    shared = {k: v for k, v in first.items() if all(own[k] == v for own in rest)}
+    about = {"paper": paper.name, "title": paper.title, "sizes": sizes, "settings": json.dumps(shared)}
     return xr.Dataset(data, coords, about)
 
 
 def coordinate(setting: str) -> str:
     """What a setting is called in a gathered dataset."""
     return f"setting_{setting}" if setting in OWN else setting
-
-
-def _common(cells: np.ndarray) -> str:
-    """The settings that all cells share, as JSON."""
-    first, *rest = (p.settings() for p in cells.flat)
-    return json.dumps({k: v for k, v in first.items() if all(own[k] == v for own in rest)})
 
 
 def _apart(name: str, settings: Collection[str]) -> str:
@@ -125,15 +121,11 @@ def _laid_out(
     dims: tuple[str, ...], shape: Any, series: list[xr.Variable | None], settings: Collection[str]
 ) -> xr.Variable:
     """Series of the cells that have them, on the grid."""
-    there = np.array([one is not None for one in series])
     first = next(one for one in series if one is not None)
-    values = np.stack([one.values for one in series if one is not None])
-    if not there.all():
-        whole = np.full((there.size, *values.shape[1:]), np.nan)
-        whole[there] = values
-        values = whole
+    gap = np.full(first.shape, np.nan)
+    values = np.stack([gap if one is None else one.values for one in series])
     own = [_apart(str(dim), settings) for dim in first.dims]
-    return xr.Variable((*dims, *own), values.reshape(*shape, *values.shape[1:]), first.attrs)
+    return xr.Variable((*dims, *own), values.reshape(*shape, *first.shape), first.attrs)
 
 
 def scalars(data: xr.Dataset) -> xr.Dataset:
@@ -169,11 +161,8 @@ def exponents(data: xr.Dataset) -> dict[str, dict[str, Fit]]:
 
 def table(data: xr.Dataset) -> pd.DataFrame:
     """A row for each cell and seed."""
-    flat = scalars(data)
-    for name in ("diverged_at", "failed", "run"):
-        if name in data:
-            flat[name] = data[name]
-    return flat.to_dataframe().reset_index()
+    further = {name: data[name] for name in ("diverged_at", "failed", "run") if name in data}
+    return scalars(data).assign(further).to_dataframe().reset_index()
 
 
 def save(grids: Mapping[str, xr.Dataset], fits: Mapping[str, Mapping[str, Fit]], store: Store) -> Path:

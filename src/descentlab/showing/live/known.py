@@ -14,6 +14,7 @@ from descentlab.drawing import colour_scale
 from descentlab.engine import Checkpoint
 from descentlab.errors import StoreError
 from descentlab.running import jobs_in_progress
+from descentlab.showing.report.looks import numbers
 from descentlab.store import Store
 
 RECENT = 12
@@ -126,7 +127,7 @@ def _shown(steps: np.ndarray, along: dict[str, np.ndarray], first: str) -> dict[
     if matrices:
         name, values = matrices[0]
         found["matrix"] = {
-            "name": name, "z": [_finite(row) for row in values[-1, 0]], "colours": colour_scale("RdBu_r"),
+            "name": name, "z": [numbers(row) for row in values[-1, 0]], "colours": colour_scale("RdBu_r"),
         }  # fmt: skip
     return found
 
@@ -137,8 +138,4 @@ def _band(values: np.ndarray) -> dict[str, list[float | None]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # no seed may be finite any more
         ends = np.nanmedian(values, axis=1), np.nanmin(values, axis=1), np.nanmax(values, axis=1)
-    return dict(zip(("middle", "low", "high"), map(_finite, ends), strict=True))
-
-
-def _finite(values: np.ndarray) -> list[float | None]:
-    return [float(f"{x:.5g}") if np.isfinite(x) else None for x in np.asarray(values, float)]
+    return dict(zip(("middle", "low", "high"), map(numbers, ends), strict=True))
