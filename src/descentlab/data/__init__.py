@@ -43,7 +43,8 @@ class Finding:
     @property
     def size(self) -> int | None:
         """The bytes on disk; None where there are none."""
-        return sum(map(_size, self.paths)) if self.paths else None
+        files = [file for path in self.paths for file in (path, *path.rglob("*")) if file.is_file()]
+        return sum(file.stat().st_size for file in files) if self.paths else None
 
     @property
     def places(self) -> str:
@@ -113,12 +114,3 @@ def look(name: str, fetch: bool = False) -> Finding:
     if missing:
         return Finding(dataset, "missing", paths, missing)
     return Finding(dataset, "found" if dataset.download else "packaged", paths)
-
-
-def _size(path: Path) -> int:
-    """The bytes of a file, or of all files of a folder."""
-    return (
-        sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
-        if path.is_dir()
-        else path.stat().st_size
-    )

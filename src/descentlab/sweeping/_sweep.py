@@ -25,9 +25,7 @@ from descentlab.judging import Grid
 from descentlab.papers import Paper, load
 from descentlab.running import Pool, Processes, Progress, Tally, as_store, complete
 from descentlab.store import Store
-from descentlab.sweeping._axes import axes_of
-from descentlab.sweeping._axes import axis as axis
-from descentlab.sweeping._axes import cells as cells
+from descentlab.sweeping._axes import axes_of, cells
 from descentlab.sweeping._exponents import Fit
 from descentlab.sweeping._gather import as_json, exponents, gathered, save
 
