@@ -1,12 +1,4 @@
-"""Real data, and what is made like them: what there is, where it lies, how to get it.
-
-    mnist         descentlab.data.mnist.load         the four idx files
-    mnist_small   descentlab.data.mnist.small        zeros and ones, in the package
-    imdb          descentlab.data.imdb.load, tokens  film reviews
-    pathfinder    descentlab.data.pathfinder         generated
-
-Files are found through DESCENTLAB_DATA or in the cache, else fetched, and verified by checksum (files.py).
-"""
+"""Real data, and what is made like them: what there is, where it lies, how to get it (docs/data.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

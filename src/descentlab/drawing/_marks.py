@@ -10,13 +10,6 @@ A drawing takes its figure from `panels`, fills it with the marks below, and han
         legend(figure)
         return figure
 
-    band         median over seeds, and the range of all seeds
-    threads      single trajectories as thin lines, as images where there are many
-    points       a number against a setting, with its interval over seeds
-    time_marks   named times as vertical lines
-    legend       one for the whole figure, below the data
-    side_legend  one for a panel, to its right
-
 What they are drawn on (colours, type, widths for print, panels) and how a figure is saved is in `_style`.
 """
 

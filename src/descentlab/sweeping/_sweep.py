@@ -1,13 +1,6 @@
-"""Sweeps: a preset over a grid of settings, as one dataset.
+"""Sweeps: a preset over a grid of settings, as one dataset; docs/sweeps.md shows how.
 
-    over = [axis("s=10,20,40"), axis("sigma_p=logspace(0.5,2,5)")]
-    result = sweep(load("sign_descent"), "quick", over, seeds=4)
-    result.data["training_loss"]           # dimensions s, sigma_p, seed, step
-    result.exponents["training_loss"]["s"]
-
-Every cell of the grid is a run like any other, named by its content: what the store holds is not computed
-again. Cells that share a compiled program are computed together, as one job; a second process on the same
-store takes what the first has not begun.
+Every cell of the grid is a run like any other: what the store holds is not computed again.
 """
 
 from __future__ import annotations
