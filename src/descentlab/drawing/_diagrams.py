@@ -44,7 +44,7 @@ def lines(ax: Axes, series: xr.DataArray, along: str, exponents: dict[str, float
     others = [d for d in series.dims if d not in ("seed", along)]
     flat = series.stack(other=others) if others else series.expand_dims("other")
     flat = flat.transpose("other", along, "seed")
-    x = series[along].values if along in series.coords else np.arange(series.sizes[along])
+    x = series[along].values
     if not _numeric(series, along):
         x, names = np.arange(len(x)), [str(one) for one in x]
         ax.set_xticks(x, names)

@@ -128,7 +128,6 @@ def _diverged(data: xr.Dataset) -> dict[str, str]:
     marks = data["diverged_at"].transpose(*dims, "seed")
     found: dict[str, list[str]] = {}
     for *cell, seed in np.argwhere(marks.values >= 0):
-        place = [marks[d].values[i] if d in marks.coords else i for d, i in zip(dims, cell, strict=True)]
-        words = " ".join(f"{d}={v}" for d, v in zip(dims, place, strict=True))
+        words = " ".join(f"{d}={marks[d].values[i]}" for d, i in zip(dims, cell, strict=True))
         found.setdefault(words, []).append(f"seed {seed} at step {marks.values[*cell, seed]:.0f}")
     return {cell: ", ".join(where) for cell, where in found.items()}
