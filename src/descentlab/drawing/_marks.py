@@ -1,16 +1,6 @@
-"""The house style of paper figures: small, quiet, readable in print and by the colour-blind.
+"""Marks in the house style of paper figures: small, quiet, readable in print and by the colour-blind.
 
-A drawing takes its figure from `panels`, fills it with the marks below, and hands it back:
-
-    @figure(claims=("training_loss_decays",))
-    def figure_2(run):
-        'The training loss of SignGD.'
-        figure, axes = panels(1, 2)
-        band(axes[0, 0], run["training_loss"], "SignGD", BLUE)
-        legend(figure)
-        return figure
-
-What they are drawn on (colours, type, widths for print, panels) and how a figure is saved is in `_style`.
+A drawing takes its figure from `panels` in `_style`, fills it with these marks, and hands it back.
 """
 
 from __future__ import annotations
@@ -88,7 +78,7 @@ def points(
     """The mean over seeds against x, with its 95 % interval; what is not finite is left out."""
     centres, lows, highs = np.array([_interval(one) for one in samples]).T
     errors = np.clip([centres - lows, highs - centres], 0, None)
-    look = {"ms": 3.5, "lw": 1.0, "elinewidth": 0.8, "capsize": 1.5}
+    look: Any = {"ms": 3.5, "lw": 1.0, "elinewidth": 0.8, "capsize": 1.5}
     ax.errorbar(x, centres, errors, color=color, marker=marker, label=label, **look)
 
 

@@ -123,3 +123,10 @@ def save(figure: Figure, target: str | Path | BytesIO, format: str | None = None
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
         figure.savefig(target, format=kind, metadata=metadata, dpi=DPI.get(kind, "figure"))
+
+
+def rendered(figure: Figure, kind: str) -> bytes:
+    """What `save` writes, as pdf, svg or png."""
+    buffer = BytesIO()
+    save(figure, buffer, kind)
+    return buffer.getvalue()

@@ -3,7 +3,6 @@
 import math
 import textwrap
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import groupby
 from typing import Any
 
@@ -11,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from descentlab.atlas import Answer, Atlas, Cell, Row, as_csv, counted, rates_as_csv
-from descentlab.drawing import save, style
+from descentlab.drawing import rendered, style
 from descentlab.papers import KERNEL_WORDS, OPTIMIZER_WORDS
 from descentlab.showing.report.files import Files
 from descentlab.words import interval, number
@@ -39,24 +38,21 @@ class Tile:
 
 def atlas_map(atlas: Atlas, files: Files) -> dict[str, Any]:
     """The atlas as its page shows it; its figure and its numbers are written."""
-    contents: dict[str, str | bytes] = {
-        "data/atlas.csv": as_csv(atlas),
-        "data/atlas-rates.csv": rates_as_csv(atlas),
-    }
     figure = draw(atlas)
-    for kind in ("svg", "pdf"):
-        buffer = BytesIO()
-        save(figure, buffer, kind)
-        contents[f"figures/atlas.{kind}"] = buffer.getvalue()
-    for name, content in contents.items():
+    contents = {
+        ("CSV of cells", "data/atlas.csv"): as_csv(atlas),
+        ("CSV of all rates", "data/atlas-rates.csv"): rates_as_csv(atlas),
+        ("SVG", "figures/atlas.svg"): rendered(figure, "svg"),
+        ("PDF", "figures/atlas.pdf"): rendered(figure, "pdf"),
+    }
+    for (_, name), content in contents.items():
         files.put(name, content)
-    words = ("CSV of cells", "CSV of all rates", "SVG", "PDF")
     groups = [list(rows) for _, rows in groupby(atlas.rows, key=lambda row: id(row.crossing))]
     return {
         "atlas": atlas, "optimizers": OPTIMIZER_WORDS.values(), "kinds": KINDS,
         "picture": "figures/atlas.svg", "width": round(96 * figure.get_size_inches()[0]),
         "groups": [{"row": rows[0], "lines": [_line(row) for row in rows]} for rows in groups],
-        "links": files.links(dict(zip(words, contents, strict=True))),
+        "links": files.links(dict(contents.keys())),
     }  # fmt: skip
 
 

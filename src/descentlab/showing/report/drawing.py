@@ -1,6 +1,5 @@
 """Figures and tables of a paper in a report, each by itself: one that fails says so and costs no other."""
 
-import io
 import json
 import sys
 import traceback
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from descentlab.drawing import LEVELS, MOST_MOMENTS, Movie, save
+from descentlab.drawing import LEVELS, MOST_MOMENTS, Movie, rendered
 from descentlab.engine import Settings
 from descentlab.papers import Figure, Paper, Table
 from descentlab.running import Run, datasets
@@ -122,10 +121,9 @@ def _put_script(name: str, content: Any, files: Files) -> None:
 def _picture(canvas: "Canvas", anchor: str, files: Files, largest: int = LARGEST_SVG) -> str:
     """A matplotlib figure as a file: SVG while that is small, otherwise PNG."""
     for kind in ("svg", "png"):
-        buffer = io.BytesIO()
-        save(canvas, buffer, kind)
-        if kind == "png" or buffer.tell() < largest:
+        content = rendered(canvas, kind)
+        if kind == "png" or len(content) < largest:
             break
     name = f"figures/{anchor}.{kind}"
-    files.put(name, buffer.getvalue())
+    files.put(name, content)
     return name

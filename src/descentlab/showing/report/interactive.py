@@ -28,7 +28,7 @@ def plot(canvas: Figure) -> Plot | None:
         return None
     canvas.draw_without_rendering()
     mappables = [one for ax in canvas.axes for one in (*ax.images, *ax.collections)]
-    bars = {id(one.colorbar.ax) for one in mappables if getattr(one, "colorbar", None)}
+    bars = {id(bar.ax) for one in mappables if (bar := getattr(one, "colorbar", None))}
     panels = [ax for ax in canvas.axes if id(ax) not in bars and ax.get_visible()]
     width, height = looks.ENLARGED * looks.PIXELS * canvas.get_size_inches()
     found = Plot(thinned=max(1, -(-_count(panels) // MOST_NUMBERS)))
