@@ -6,9 +6,11 @@
 '[0, ∞)'
 """
 
+import csv
+import io
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
@@ -71,6 +73,13 @@ def _magnitude(x: Any, digits: int) -> str:
         return fixed.rstrip("0").rstrip(".") if "." in fixed else fixed
     mantissa = mantissa.rstrip("0").rstrip(".")
     return ("" if mantissa == "1" else f"{mantissa}×") + "10" + str(exponent).translate(SUPERSCRIPT)
+
+
+def csv_table(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as the text of a CSV file."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def html_table(rows: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import xarray as xr
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
-from descentlab.drawing import _marks as plot
+from descentlab import drawing as plot
 from descentlab.drawing import _style as canvas
 
 

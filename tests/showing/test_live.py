@@ -18,7 +18,7 @@ from descentlab.errors import SettingError
 from descentlab.papers import _registry as paper
 from descentlab.running import Progress, ProgressFile, Run, identify, run
 from descentlab.showing import live
-from descentlab.showing.live.known import Curves
+from descentlab.showing.live.known import curves
 from descentlab.showing.live.known import run as run_so_far
 from descentlab.store import Store
 
@@ -83,14 +83,13 @@ def test_a_run_is_read_again_only_when_it_has_changed(
     reads: list[str] = []
     read = Store.read
     monkeypatch.setattr(Store, "read", lambda own, name: reads.append(name) or read(own, name))
-    curves = Curves(store)
-    first = curves.of(asked[1].id)
-    assert curves.of(asked[1].id) == first
+    first = curves(store, asked[1].id)
+    assert curves(store, asked[1].id) == first
     assert len(reads) == 1
     (store.folder(asked[1].id) / "run.json").touch()
-    assert curves.of(asked[1].id) == first
+    assert curves(store, asked[1].id) == first
     assert len(reads) == 2
-    assert curves.of("nosuch") is None
+    assert curves(store, "nosuch") is None
 
 
 def test_looking_at_a_run_leaves_its_damaged_checkpoint_alone(store: Store):
@@ -99,7 +98,7 @@ def test_looking_at_a_run_leaves_its_damaged_checkpoint_alone(store: Store):
     damaged.parent.mkdir()
     damaged.write_bytes(b"half a checkpoint")
     with ProgressFile(store, [name], "half", 100, 3, [0, 1], "loss"):
-        assert Curves(store).of(name) == b"null"
+        assert curves(store, name) == b"null"
         assert damaged.exists()
 
 

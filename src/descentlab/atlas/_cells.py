@@ -49,8 +49,7 @@ class Cell:
 def judged(crossing: Crossing, runs: Mapping[float, xr.Dataset]) -> Cell:
     """The answers of a cell, from the run at each of its rates."""
     rates = sorted(runs)
-    seeds = runs[rates[0]].sizes["seed"]
-    if seeds < FEWEST_SEEDS:
+    if (seeds := runs[rates[0]].sizes["seed"]) < FEWEST_SEEDS:
         raise Broken(
             f"A cell takes {FEWEST_SEEDS} seeds or more, got {seeds}: one half chooses for the other."
         )
@@ -84,15 +83,9 @@ def judged(crossing: Crossing, runs: Mapping[float, xr.Dataset]) -> Cell:
         edge = len(rates) > 1 and any(i in (0, len(rates) - 1) for i in chosen)
         return Answer(share(hits), detail, tuple(rates[i] for i in sorted(set(chosen))), edge)
 
-    return Cell(
-        answer(np.isfinite(crossing.learns.first_steps(steps)), hitting_time(steps, **bounds), fast),
-        answer(
-            crossing.recovers.lacks(ends) <= 0,
-            median(crossing.recovers.told(ends)),
-            safe,
-        ),
-        shares,
-    )
+    learns = answer(np.isfinite(crossing.learns.first_steps(steps)), hitting_time(steps, **bounds), fast)
+    recovers = answer(crossing.recovers.lacks(ends) <= 0, median(crossing.recovers.told(ends)), safe)
+    return Cell(learns, recovers, shares)
 
 
 def _chosen(score: Callable[[int, slice], tuple[float, ...]], count: int) -> tuple[int, int]:

@@ -4,13 +4,12 @@ Papers declare what fits (`Crossing`); their modules are found by name. Cells ar
 the store holds is not computed again, and what it lacks is made by all cores.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from descentlab import running
 from descentlab.atlas._cells import Cell, judged
 from descentlab.engine import Settings
-from descentlab.papers import FEWEST_SEEDS as FEWEST_SEEDS
 from descentlab.papers import KERNEL_WORDS, OPTIMIZER_WORDS, Crossing, Paper, load, names
 from descentlab.running import Pool, Progress, identify
 from descentlab.store import Store
@@ -53,10 +52,9 @@ class Atlas:
                     yield row, optimizer, cell
 
 
-def tasks(papers: Iterable[str] | None = None) -> list[tuple[Paper, Crossing]]:
+def tasks() -> list[tuple[Paper, Crossing]]:
     """The tasks that papers declare, in the order of the papers' names."""
-    found = [load(name) for name in (names() if papers is None else papers)]
-    return [(paper, crossing) for paper in found for crossing in paper.crossings]
+    return [(paper, crossing) for paper in map(load, names()) for crossing in paper.crossings]
 
 
 def presets(crossing: Crossing) -> list[Settings]:
@@ -78,18 +76,15 @@ def survey(seeds: int, store: Store, *, pool: Pool | None = None, progress: Prog
 
 def held(store: Store) -> int:
     """How many seeds of every run of the atlas the store holds; 0 where it lacks one."""
-    return min(
-        (store.seeds(identify(paper, p)) for paper, crossing in tasks() for p in presets(crossing)), default=0
-    )
+    runs = [identify(paper, preset) for paper, crossing in tasks() for preset in presets(crossing)]
+    return min(map(store.seeds, runs), default=0)
 
 
 def _rows(paper: Paper, crossing: Crossing, seeds: int, store: Store) -> list[Row]:
     def cell(optimizer: str, kernel: str) -> Cell | str:
         if not crossing.fits(optimizer, kernel):
             return crossing.why_not(optimizer, kernel)
-        runs = crossing.runs(optimizer, kernel)
-        return judged(
-            crossing, {rate: running.stored(paper, p, seeds, store).data for rate, p in runs.items()}
-        )
+        runs = crossing.runs(optimizer, kernel).items()
+        return judged(crossing, {rate: running.stored(paper, p, seeds, store).data for rate, p in runs})
 
     return [Row(paper, crossing, k, {o: cell(o, k) for o in OPTIMIZER_WORDS}) for k in KERNEL_WORDS]

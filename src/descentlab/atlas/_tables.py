@@ -1,15 +1,13 @@
 """The atlas as tables: for the terminal, and as CSV for people's own."""
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from descentlab.atlas._cells import Answer, Cell
 from descentlab.atlas._survey import Atlas, Row
 from descentlab.judging import Estimate
 from descentlab.papers import KERNEL_WORDS, OPTIMIZER_WORDS
+from descentlab.words import csv_table
 
 COLUMNS = (
     "paper", "task", "kernel", "optimizer", "own", "learns", "learning_share", "learning_low",
@@ -24,25 +22,18 @@ RATE_COLUMNS = (
 
 def as_csv(atlas: Atlas) -> str:
     """A line a cell; what is not finite is empty."""
-
-    def lines() -> Iterator[list[Any]]:
-        for row in atlas.rows:
-            for optimizer, cell in row.cells.items():
-                yield _line(row, optimizer, cell, atlas.seeds)
-
-    return _written(COLUMNS, lines())
+    cells = [(row, optimizer, cell) for row in atlas.rows for optimizer, cell in row.cells.items()]
+    return csv_table([COLUMNS, *(_line(*cell, atlas.seeds) for cell in cells)])
 
 
 def rates_as_csv(atlas: Atlas) -> str:
     """A line a cell and rate: the shares of all seeds, and the median steps."""
-    return _written(
-        RATE_COLUMNS,
-        (
-            [row.paper.name, row.crossing.task, row.kernel, optimizer, rate, *map(_finite, shares)]
-            for row, optimizer, cell in atlas.cells()
-            for rate, shares in cell.shares.items()
-        ),
-    )
+    lines = [
+        [row.paper.name, row.crossing.task, row.kernel, optimizer, rate, *map(_finite, shares)]
+        for row, optimizer, cell in atlas.cells()
+        for rate, shares in cell.shares.items()
+    ]
+    return csv_table([RATE_COLUMNS, *lines])
 
 
 def _line(row: Row, optimizer: str, cell: Cell | str, seeds: int) -> list[Any]:
@@ -66,25 +57,14 @@ def _finite(x: float) -> float | str:
     return x if math.isfinite(x) else ""
 
 
-def _written(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows([header, *lines])
-    return text.getvalue()
-
-
 # ---------------------------------------------------------------- the terminal
 
 
 def as_text(atlas: Atlas) -> str:
     """A line a task and kernel, a column an optimiser; and below, what learning and recovering mean."""
-    header, lines = (
-        ["", *OPTIMIZER_WORDS.values()],
-        [[row.title, *shown(row)] for row in atlas.rows if row.fits],
-    )
-    widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
-    table = [
-        "  ".join(w.ljust(n) for w, n in zip(line, widths, strict=True)).rstrip() for line in [header, *lines]
-    ]
+    lines = [["", *OPTIMIZER_WORDS.values()], *([row.title, *shown(row)] for row in atlas.rows if row.fits)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
     return "\n".join([*table, "", *goals(atlas), LEGEND])
 
 

@@ -1,8 +1,7 @@
-"""The command line: papers, run, judge, sweep, reproduce, report, figures, view, doctor, data, new, bench.
+"""The command line.
 
-Results go to standard output, as text or with --json as one JSON document; progress and
-messages go to standard error. Exit codes: 0 done, 1 something is BROKEN, 2 wrong usage,
-3 a verdict differs from a recorded one (judge --expect).
+Results go to standard output, as text or with --json as one JSON document; progress and messages go to
+standard error.
 """
 
 from typing import Annotated

@@ -1,14 +1,11 @@
 """The command about data sets: data."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from descentlab.cli.options import Json
 from descentlab.cli.output import print_json
-
-if TYPE_CHECKING:
-    from descentlab.data import Finding
 
 
 def data(
@@ -27,18 +24,10 @@ def data(
         shown = [finding.as_json() for finding in found]
         print_json(shown if name is None else shown[0])
     else:
-        print("\n".join(line for finding in found for line in _lines(finding)))
+        for finding in found:
+            print(f"{finding.dataset.name:12s} {finding.dataset.about}")
+            print(f"{'':12s} {finding.in_words()}\n{'':12s} terms: {finding.dataset.terms}")
         if name is None:
             print(f"Looked in {looked_in()}.")
     if any(finding.status == "damaged" for finding in found):
         raise typer.Exit(1)
-
-
-def _lines(finding: "Finding") -> list[str]:
-    """What there is to say of a data set: what it is, whether and where there is it, on which terms."""
-    about = finding.dataset
-    return [
-        f"{about.name:12s} {about.about}",
-        f"{'':12s} {finding.in_words()}",
-        f"{'':12s} terms: {about.terms}",
-    ]

@@ -14,16 +14,10 @@ def new(
     ] = Path(),
 ) -> None:
     """Writes a new paper module and its test, ready to fill in."""
-    from descentlab import scaffold
+    from descentlab import papers, scaffold
 
     module, test = scaffold.write(name, out)
     print(f"{module}\n{test}")
-    print(f"{_finding(module)}descentlab judge {name} tiny\npython -m pytest {test}", file=sys.stderr)
-
-
-def _finding(module: Path) -> str:
-    """What a command needs before it to find the module, if anything."""
-    import descentlab.papers
-
-    folder = module.parent.absolute()
-    return "" if str(folder) in descentlab.papers.__path__ else f"DESCENTLAB_PAPERS={folder} "
+    folder = str(module.parent.absolute())
+    finding = "" if folder in papers.__path__ else f"DESCENTLAB_PAPERS={folder} "
+    print(f"{finding}descentlab judge {name} tiny\npython -m pytest {test}", file=sys.stderr)

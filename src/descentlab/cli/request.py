@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from descentlab.showing.gallery import Wanted
 
 
-def parse_settings(words: Iterable[str]) -> dict[str, str]:
-    """NAME=VALUE words as a mapping.
+def parse_settings(words: Iterable[str], steps: int | None = None) -> dict[str, str]:
+    """NAME=VALUE words, and the steps if they are given apart, as a mapping.
 
     >>> parse_settings(["d=1500", "eta=1e-3"])
     {'d': '1500', 'eta': '1e-3'}
@@ -27,7 +27,7 @@ def parse_settings(words: Iterable[str]) -> dict[str, str]:
         if not (name.strip() and equals and value.strip()):
             raise SettingError(f"a setting is written NAME=VALUE, got {word!r}.")
         settings[name.strip()] = value.strip()
-    return settings
+    return settings if steps is None else settings | {"steps": str(steps)}
 
 
 def chosen(name: str, preset: str, set_: list[str], steps: int | None, seeds: int) -> tuple[Paper, Settings]:
@@ -39,15 +39,12 @@ def chosen(name: str, preset: str, set_: list[str], steps: int | None, seeds: in
         base = found.preset(preset)
     except KeyError as error:
         raise SettingError(error.args[0]) from None
-    settings = parse_settings(set_)
-    if steps is not None:
-        settings["steps"] = str(steps)
-    return found, base.replace(settings)
+    return found, base.replace(parse_settings(set_, steps))
 
 
 def swept_and_set(axes: Sequence[Grid], set_: list[str], steps: int | None) -> None:
     """Refuses a setting that is both swept and set: one of both would be ignored."""
-    fixed = {**parse_settings(set_), **({} if steps is None else {"steps": str(steps)})}
+    fixed = parse_settings(set_, steps)
     # Where a value is a function of the preset's own, setting that moves it.
     values = [(name, value) for axis in axes for cell in axis.cells for name, value in cell.items()]
     for name in dict.fromkeys(name for name, value in values if not callable(value)):

@@ -1,12 +1,4 @@
-"""Real data, and what is made like them: what there is, where it lies, how to get it.
-
-    mnist         descentlab.data.mnist.load         the four idx files
-    mnist_small   descentlab.data.mnist.small        zeros and ones, in the package
-    imdb          descentlab.data.imdb.load, tokens  film reviews
-    pathfinder    descentlab.data.pathfinder         generated
-
-Files are found through DESCENTLAB_DATA or in the cache, else fetched, and verified by checksum (files.py).
-"""
+"""Real data, and what is made like them: what there is, where it lies, how to get it (docs/data.md)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +35,8 @@ class Finding:
     @property
     def size(self) -> int | None:
         """The bytes on disk; None where there are none."""
-        return sum(map(_size, self.paths)) if self.paths else None
+        files = [file for path in self.paths for file in (path, *path.rglob("*")) if file.is_file()]
+        return sum(file.stat().st_size for file in files) if self.paths else None
 
     @property
     def places(self) -> str:
@@ -113,12 +106,3 @@ def look(name: str, fetch: bool = False) -> Finding:
     if missing:
         return Finding(dataset, "missing", paths, missing)
     return Finding(dataset, "found" if dataset.download else "packaged", paths)
-
-
-def _size(path: Path) -> int:
-    """The bytes of a file, or of all files of a folder."""
-    return (
-        sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
-        if path.is_dir()
-        else path.stat().st_size
-    )

@@ -5,17 +5,16 @@ A file is looked for in the folder that DESCENTLAB_DATA names, then in the cache
 checksum is right and then written in one step, so that a file is there whole or not at all.
 """
 
-import contextlib
 import hashlib
 import os
 import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
 from descentlab import places
 from descentlab.errors import DataError
@@ -130,31 +129,26 @@ def download(file: File) -> Path:
 
 
 def _fetch(address: str, file: File) -> bytes:
-    """What an address answers, up to a little more than the file's size."""
-    request = urllib.request.Request(address, headers={"User-Agent": "descentlab"})
-    fetched = bytearray()
-    with _bar(file, address) as advance, urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-        while len(fetched) <= file.size and (block := answer.read(BLOCK)):
-            fetched += block
-            advance(len(block))
-    return bytes(fetched)
+    """What an address answers, up to a little more than the file's size.
 
-
-@contextlib.contextmanager
-def _bar(file: File, address: str) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error that the yielded function moves; a line where that is no terminal."""
+    A bar on standard error shows how much is there; a line where that is no terminal.
+    """
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import wrap_file
 
-    if not (console := Console(stderr=True)).is_terminal:
+    request = urllib.request.Request(address, headers={"User-Agent": "descentlab"})
+    console, fetched = Console(stderr=True), bytearray()
+    if not console.is_terminal:
         host = urllib.parse.urlsplit(address).hostname
         print(f"getting {file.path} ({file.size / 1e6:.1f} MB) from {host} ...", file=sys.stderr)
-        yield lambda count: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task(file.path, total=file.size)
-        yield lambda count: bars.update(task, advance=count)
+    bar: dict[str, Any] = {"description": file.path, "console": console, "disable": not console.is_terminal}
+    with (
+        urllib.request.urlopen(request, timeout=TIMEOUT) as answer,
+        wrap_file(answer, file.size, transient=True, **bar) as reader,
+    ):
+        while len(fetched) <= file.size and (block := reader.read(BLOCK)):
+            fetched += block
+    return bytes(fetched)
 
 
 def _reason(error: Exception) -> str:

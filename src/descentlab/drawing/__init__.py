@@ -13,6 +13,6 @@ from descentlab.drawing._marks import (
 )
 from descentlab.drawing._style import (
     BLACK as BLACK, BLUE as BLUE, DPI as DPI, GREEN as GREEN, GREY as GREY, ORANGE as ORANGE,
-    panels as panels, PURPLE as PURPLE, save as save, SKY as SKY, style as style, VERMILION as VERMILION,
-    width as width, WIDTHS as WIDTHS,
+    panels as panels, PURPLE as PURPLE, rendered as rendered, save as save, SKY as SKY, style as style,
+    VERMILION as VERMILION, width as width, WIDTHS as WIDTHS,
 )

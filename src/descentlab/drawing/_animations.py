@@ -78,7 +78,6 @@ class Surface:
     heights: np.ndarray
     x_name: str
     y_name: str
-    colours: str = "viridis"
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Every point: name, x, y and height, with all digits."""
@@ -94,7 +93,7 @@ class Surface:
         return {
             "name": self.name, "x": [float(v) for v in self.x], "y": [float(v) for v in self.y],
             "heights": heights, "x_name": self.x_name, "y_name": self.y_name,
-            "colours": colour_scale(self.colours),
+            "colours": colour_scale("viridis"),
         }  # fmt: skip
 
 

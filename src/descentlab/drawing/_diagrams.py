@@ -1,14 +1,8 @@
-"""Diagrams of a sweep: a quantity against a setting, or over two of them as a phase diagram.
-
-lines    seeds as dots, their mean as a line for each further cell, on logarithmic axes where all is
-         positive; the title has the exponent
-phases   the mean over seeds as colours, contours, and the curve along which the mean crosses a level,
-         with the band of its bootstrap over seeds
-"""
+"""Diagrams of a sweep: a quantity against a setting, or over two of them as a phase diagram."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -19,9 +13,6 @@ from matplotlib.figure import Figure as Canvas
 from descentlab.drawing._marks import side_legend
 from descentlab.drawing._style import BLACK, panels, style
 from descentlab.drawing._transitions import transition
-
-if TYPE_CHECKING:
-    pass
 
 MOST_CURVES = 8
 MOST_TICKS = 7  # of a phase diagram that are the values of its cells
@@ -46,11 +37,14 @@ def draw(series: xr.DataArray, exponents: dict[str, float] | None = None) -> Can
 
 
 def lines(ax: Axes, series: xr.DataArray, along: str, exponents: dict[str, float]) -> None:
-    """A quantity against a setting, a curve for each cell of the others."""
+    """A quantity against a setting: seeds as dots, their mean as a curve for each cell of the others.
+
+    Axes are logarithmic where all is positive; the title has the exponent.
+    """
     others = [d for d in series.dims if d not in ("seed", along)]
     flat = series.stack(other=others) if others else series.expand_dims("other")
     flat = flat.transpose("other", along, "seed")
-    x = series[along].values if along in series.coords else np.arange(series.sizes[along])
+    x = series[along].values
     if not _numeric(series, along):
         x, names = np.arange(len(x)), [str(one) for one in x]
         ax.set_xticks(x, names)
@@ -76,7 +70,10 @@ def phases(
     bar: bool = True,
     **look: Any,
 ) -> None:
-    """A quantity over two settings: colours, contours, and where it crosses a level (its middle)."""
+    """A quantity over two settings: the mean over seeds as colours and contours.
+
+    A curve is where the mean crosses a level (by default its middle), with a band of resampled seeds.
+    """
     values, words = series.mean("seed").transpose(y, x).values, str(series.name)
     if level is None and (series > 0).all() and values.max() > 30 * values.min():
         words = rf"$\log_{{10}}$ {series.name}"
@@ -85,9 +82,7 @@ def phases(
     finite = values[np.isfinite(values)]
     level = float(finite.min() + finite.max()) / 2 if level is None else level
     xs, ys = series[x].values, series[y].values
-    logarithmic = {name: _spread(own) for name, own in (("x", xs), ("y", ys))}
-    edges = (_edges(own, logarithmic[name]) for name, own in (("x", xs), ("y", ys)))
-    image = ax.pcolormesh(*edges, values, cmap="viridis", rasterized=True, **look)
+    image = ax.pcolormesh(_edges(xs), _edges(ys), values, cmap="viridis", rasterized=True, **look)
     if bar:
         ax.figure.colorbar(image, ax=ax, label=words)
     if np.isfinite(values).all() and finite.max() > finite.min():
@@ -96,29 +91,31 @@ def phases(
         low, high = (np.clip(curve[k].values, xs.min(), xs.max()) for k in ("low", "high"))
         ax.fill_betweenx(ys, low, high, color="white", alpha=0.3, lw=0, where=np.isfinite(curve["place"]))
         ax.plot(curve["place"], ys, ".-", color=BLACK, lw=1.0, ms=3, label=f"crosses {level:.3g}")
-    ax.set(xlabel=x, ylabel=y, **{f"{name}scale": "log" for name, is_so in logarithmic.items() if is_so})
-    for own, axis in ((xs, ax.xaxis), (ys, ax.yaxis)):
+    ax.set(xlabel=x, ylabel=y)
+    for own, axis, set_scale in ((xs, ax.xaxis, ax.set_xscale), (ys, ax.yaxis, ax.set_yscale)):
+        if _logarithmic(own):
+            set_scale("log")
         if len(own) <= MOST_TICKS:
             axis.set_ticks(own, labels=[f"{value:.4g}" for value in own])
             axis.set_ticks([], minor=True)
 
 
-def _spread(values: np.ndarray) -> bool:
+def _logarithmic(values: np.ndarray) -> bool:
     """Whether values are shown on a logarithmic axis: positive ones that are not evenly spaced."""
     steps = np.diff(values)
     return bool(np.all(values > 0) and steps.max() > 1.5 * steps.min())
 
 
-def _edges(values: np.ndarray, logarithmic: bool) -> np.ndarray:
+def _edges(values: np.ndarray) -> np.ndarray:
     """The borders of cells whose middles are the values, as they are shown.
 
-    >>> _edges(np.array([1.0, 4.0, 16.0]), True)
+    >>> _edges(np.array([1.0, 4.0, 16.0]))
     array([ 0.5,  2. ,  8. , 32. ])
     """
-    places = np.log2(values) if logarithmic else values
+    places = np.log2(values) if _logarithmic(values) else values
     between = (places[1:] + places[:-1]) / 2
     edges = np.concatenate([[2 * places[0] - between[0]], between, [2 * places[-1] - between[-1]]])
-    return 2.0**edges if logarithmic else edges
+    return 2.0**edges if _logarithmic(values) else edges
 
 
 def _numeric(series: xr.DataArray, name: str) -> bool:

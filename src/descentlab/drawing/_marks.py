@@ -1,23 +1,6 @@
-"""The house style of paper figures: small, quiet, readable in print and by the colour-blind.
+"""Marks in the house style of paper figures: small, quiet, readable in print and by the colour-blind.
 
-A drawing takes its figure from `panels`, fills it with the marks below, and hands it back:
-
-    @figure(claims=("training_loss_decays",))
-    def figure_2(run):
-        'The training loss of SignGD.'
-        figure, axes = panels(1, 2)
-        band(axes[0, 0], run["training_loss"], "SignGD", BLUE)
-        legend(figure)
-        return figure
-
-    band         median over seeds, and the range of all seeds
-    threads      single trajectories as thin lines, as images where there are many
-    points       a number against a setting, with its interval over seeds
-    time_marks   named times as vertical lines
-    legend       one for the whole figure, below the data
-    side_legend  one for a panel, to its right
-
-What they are drawn on (colours, type, widths for print, panels) and how a figure is saved is in `_style`.
+A drawing takes its figure from `panels` in `_style`, fills it with these marks, and hands it back.
 """
 
 from __future__ import annotations
@@ -95,18 +78,8 @@ def points(
     """The mean over seeds against x, with its 95 % interval; what is not finite is left out."""
     centres, lows, highs = np.array([_interval(one) for one in samples]).T
     errors = np.clip([centres - lows, highs - centres], 0, None)
-    ax.errorbar(
-        x,
-        centres,
-        errors,
-        color=color,
-        marker=marker,
-        ms=3.5,
-        lw=1.0,
-        elinewidth=0.8,
-        capsize=1.5,
-        label=label,
-    )
+    look: Any = {"ms": 3.5, "lw": 1.0, "elinewidth": 0.8, "capsize": 1.5}
+    ax.errorbar(x, centres, errors, color=color, marker=marker, label=label, **look)
 
 
 def _interval(samples: np.ndarray) -> tuple[float, float, float]:
@@ -119,15 +92,15 @@ def _interval(samples: np.ndarray) -> tuple[float, float, float]:
     return estimate.value, low, high
 
 
-def time_marks(ax: Axes, times: Mapping[str, float], *, labels: bool = False, color: str = GREY) -> None:
+def time_marks(ax: Axes, times: Mapping[str, float], *, labels: bool = False) -> None:
     """Times as thin vertical lines, named above the panel if asked; infinite ones have not come."""
     for name, time in times.items():
         if np.isfinite(time):
-            ax.axvline(time, color=color, lw=0.6, ls=(0, (4, 2)), zorder=0)
+            ax.axvline(time, color=GREY, lw=0.6, ls=(0, (4, 2)), zorder=0)
             if labels:
                 ax.annotate(
                     name, (time, 1), (0, 2), xycoords=("data", "axes fraction"), textcoords="offset points",
-                    ha="center", va="bottom", fontsize=8, color=color, annotation_clip=True,
+                    ha="center", va="bottom", fontsize=8, color=GREY, annotation_clip=True,
                 )  # fmt: skip
 
 
@@ -139,12 +112,8 @@ def legend(figure: Figure, columns: int = 4) -> None:
             found.setdefault(label, handle)
     if found:
         room = max(1, int(figure.get_size_inches()[0] / NARROWEST))
-        figure.legend(
-            list(found.values()),
-            list(found),
-            loc="outside lower center",
-            ncols=min(columns, len(found), room),
-        )
+        beside = min(columns, len(found), room)
+        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=beside)
 
 
 def side_legend(ax: Axes) -> None:

@@ -32,14 +32,13 @@ NARROWEST = 1.5  # inches that a panel needs to be read
 # What thin lines are drawn with as images, by format: a report embeds SVG, PDF goes to print.
 DPI = {"svg": 150, "png": 200, "pdf": 300}
 
+TICKS = {"labelsize": 8, "major.width": 0.5, "minor.width": 0.35, "major.size": 3, "minor.size": 1.5}
 STYLE: dict[Any, Any] = {
     "font.family": "STIXGeneral",
     "mathtext.fontset": "stix",
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.labelsize": 9,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
     "legend.fontsize": 8,
     "axes.labelpad": 2,
     "axes.linewidth": 0.5,
@@ -48,14 +47,7 @@ STYLE: dict[Any, Any] = {
     "axes.formatter.use_mathtext": True,
     "axes.formatter.limits": (-3, 4),
     "axes.prop_cycle": cycler(color=[BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK]),
-    "xtick.major.width": 0.5,
-    "ytick.major.width": 0.5,
-    "xtick.minor.width": 0.35,
-    "ytick.minor.width": 0.35,
-    "xtick.major.size": 3,
-    "ytick.major.size": 3,
-    "xtick.minor.size": 1.5,
-    "ytick.minor.size": 1.5,
+    **{f"{axis}tick.{name}": size for axis in "xy" for name, size in TICKS.items()},
     "lines.linewidth": 1.2,
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
@@ -114,15 +106,10 @@ def panels(
         left_over.remove()
     found = found[:, :columns]
     for (row, column), ax in np.ndenumerate(found):
+        first = {"row": found[row, 0], "col": found[0, column], "all": found[0, 0], True: found[0, 0]}
         for share, kind in ((ax.sharex, sharex), (ax.sharey, sharey)):
-            first = {
-                "row": found[row, 0],
-                "col": found[0, column],
-                "all": found[0, 0],
-                True: found[0, 0],
-            }.get(kind)
-            if first is not None and first is not ax:
-                share(first)
+            if first.get(kind, ax) is not ax:
+                share(first[kind])
     return figure, found
 
 
@@ -136,3 +123,10 @@ def save(figure: Figure, target: str | Path | BytesIO, format: str | None = None
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
         figure.savefig(target, format=kind, metadata=metadata, dpi=DPI.get(kind, "figure"))
+
+
+def rendered(figure: Figure, kind: str) -> bytes:
+    """What `save` writes, as pdf, svg or png."""
+    buffer = BytesIO()
+    save(figure, buffer, kind)
+    return buffer.getvalue()

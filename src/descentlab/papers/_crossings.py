@@ -34,8 +34,6 @@ FEWEST_SEEDS = 2
 # Stands for what a seed that diverged has reached: nothing is worse, and it is a number.
 WORST = 1e300
 
-# ---------------------------------------------------------------- what a paper declares
-
 
 @dataclass(frozen=True)
 class Goal:
@@ -140,6 +138,3 @@ class Crossing:
         variant = self.optimizers[optimizer]
         base = self.preset.replace({**self.kernels[kernel], **variant.settings})
         return {rate: base.replace(dict.fromkeys(self.rate, rate)) for rate in variant.rates}
-
-
-# ---------------------------------------------------------------- what a cell says

@@ -52,21 +52,19 @@ def connect(where: str) -> Iterator[Cluster]:
     except ImportError:
         raise ClusterError("--cluster needs dask: install descentlab[cluster].") from None
     kind, _, file = where.partition(":")
-    with contextlib.ExitStack() as open_:
-        if kind in QUEUES:
-            scheduler, expected = open_.enter_context(_queue(kind, file))
-        elif "://" in where:
-            scheduler, expected = where, 0
-        else:
-            raise SettingError(
-                "cluster takes a scheduler's address such as tcp://host:8786, or slurm, pbs, slurm:FILE, "
-                f"pbs:FILE, got cluster={where}."
-            )
+    if kind not in QUEUES and "://" not in where:
+        raise SettingError(
+            "cluster takes a scheduler's address such as tcp://host:8786, or slurm, pbs, slurm:FILE, "
+            f"pbs:FILE, got cluster={where}."
+        )
+    place = _queue(kind, file) if kind in QUEUES else contextlib.nullcontext((where, 0))
+    with place as (scheduler, expected):
         try:
-            client = open_.enter_context(Client(scheduler, timeout=CONNECT_SECONDS))
+            client = Client(scheduler, timeout=CONNECT_SECONDS)
         except (OSError, TimeoutError, ValueError) as error:
             raise ClusterError(f"no dask scheduler answers at {where} ({error}).") from None
-        yield Cluster(client, expected)
+        with client:
+            yield Cluster(client, expected)
 
 
 @contextlib.contextmanager

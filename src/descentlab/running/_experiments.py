@@ -6,7 +6,6 @@ Judging and drawing read the store alone, so to repeat them trains nothing.
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,11 +47,11 @@ class Run:
         return curves(self.data, names)
 
     def _repr_html_(self) -> str:
-        from descentlab.drawing import curves, recorded_numbers, save
+        from descentlab.drawing import curves, recorded_numbers, rendered
 
-        data, buffer = self.data, BytesIO()
-        save(curves(data, tuple(recorded_numbers(data)[:MOST_CURVES])), buffer, "svg")
-        picture = base64.b64encode(buffer.getvalue()).decode()
+        data = self.data
+        canvas = curves(data, tuple(recorded_numbers(data)[:MOST_CURVES]))
+        picture = base64.b64encode(rendered(canvas, "svg")).decode()
         size = f"{data.sizes['seed']} seeds, {data.sizes['step']} records up to step {int(data['step'][-1])}"
         settings = label(self.id.rpartition("-")[0], [self.preset])
         rows = {"run": self.id, "settings": settings, "size": size, "file": self.path}
@@ -112,9 +111,8 @@ def stored(paper: Paper, preset: Settings, seeds: int, store: Store) -> Run:
 
 def needed(preset: Settings, needs: Iterable[Need]) -> list[Settings]:
     """The distinct presets that claims and figures ask for."""
-    return list(
-        dict.fromkeys(preset.replace(overrides) for need in needs for overrides in need.runs.values())
-    )
+    wanted = (preset.replace(overrides) for need in needs for overrides in need.runs.values())
+    return list(dict.fromkeys(wanted))
 
 
 def gather(
@@ -197,9 +195,5 @@ def _number(x: Any) -> float | None:
 
 def diverged(data: xr.Dataset) -> list[str]:
     """The seeds that diverged, in words."""
-    marks = data["diverged_at"]
-    return [
-        f"seed {s} diverged at step {t}"
-        for s, t in zip(marks["seed"].values, marks.values, strict=True)
-        if t >= 0
-    ]
+    marks = zip(data["seed"].values, data["diverged_at"].values, strict=True)
+    return [f"seed {seed} diverged at step {step}" for seed, step in marks if step >= 0]

@@ -10,6 +10,7 @@ from descentlab.papers import Paper
 from descentlab.running._plan import label
 from descentlab.running._progress import Progress
 
+STEPS = 50  # that are timed together
 LONG_SECONDS = 120  # of training, which are worth a message
 MANY_STEPS, MANY_DATA_STEPS = 10**6, 10**4  # which are worth timing beforehand; the latter go through data
 
@@ -22,10 +23,9 @@ def announce(paper: Paper, cells: int, missing: Sequence[Settings], seeds: int, 
         return
     system = paper.system_of(missing[0])
     steps = sum(preset.steps for preset in missing)
-    if steps * seeds < (MANY_STEPS if system.data is None else MANY_DATA_STEPS):
+    many = MANY_STEPS if system.data is None else MANY_DATA_STEPS
+    if steps * seeds < many or not system.divisible(missing[0]):  # a flow chooses its steps
         return
-    if not system.divisible(missing[0]):
-        return  # a flow chooses its steps
     system.require(missing[0])
     progress.say(f"timing {label(paper.name, missing[:1])} ...")
     seconds = steps * seconds_per_step(system, missing[0], seeds)
@@ -45,7 +45,7 @@ def span(seconds: float) -> str:
 
 
 @OneThread()
-def seconds_per_step(system: System, preset: Settings, seeds: int, steps: int = 50) -> float:
+def seconds_per_step(system: System, preset: Settings, seeds: int) -> float:
     """The time a step of so many seeds takes here, compiled; of several steps where one is short."""
     arguments = begun(system, preset, seeds)
 
@@ -56,4 +56,4 @@ def seconds_per_step(system: System, preset: Settings, seeds: int, steps: int = 
 
     seconds(1)  # compiles
     one = seconds(1)
-    return one if one > PIECE_SECONDS else seconds(steps) / steps
+    return one if one > PIECE_SECONDS else seconds(STEPS) / STEPS

@@ -4,7 +4,7 @@ A job has cells of one paper that share a compiled program and the steps at whic
 of each cell is a row of that program, so cells that differ in numbers alone are computed together.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -86,44 +86,37 @@ def plan(paper: Paper, presets: Iterable[Settings], seeds: int, store: Store, pa
             shapes.setdefault((have, jax.tree.structure(program)), []).append(preset)
     for cells in shapes.values():
         paper.system_of(cells[0]).require(cells[0])
-    batches = [batch for (have, _), cells in shapes.items() for batch in _batches(paper, cells, seeds - have)]
-    pieces = [-(-len(batch.cells) // batch.most) for batch in batches]
-    while sum(pieces) < parts and any(n < len(batch.cells) for n, batch in zip(pieces, batches, strict=True)):
-        sizes = [len(batch.cells) / n for n, batch in zip(pieces, batches, strict=True)]
-        pieces[int(np.argmax(sizes))] += 1
+    batches = [
+        (have, batch, most)
+        for (have, _), cells in shapes.items()
+        for batch, most in _batches(paper, cells, seeds - have)
+    ]
+    pieces = [-(-len(cells) // (most or len(cells))) for _, cells, most in batches]
+    sizes = [len(cells) for _, cells, _ in batches]
+    while sum(pieces) < min(parts, sum(sizes)):
+        pieces[int(np.argmax(np.divide(sizes, pieces)))] += 1
     jobs = []
-    for batch, count in zip(batches, pieces, strict=True):
-        ends = [-(-len(batch.cells) * i // count) for i in range(count + 1)]
-        chunks = [tuple(batch.cells[first:last]) for first, last in pairwise(ends)]
+    for (have, cells, most), count in zip(batches, pieces, strict=True):
+        ends = [-(-len(cells) * i // count) for i in range(count + 1)]
+        chunks = [tuple(cells[first:last]) for first, last in pairwise(ends)]
         # Jobs of one shape share its program: smaller ones are filled up.
-        room = max(map(len, chunks)) * batch.seeds if batch.together else 0
-        jobs += [Job(paper.name, chunk, seeds - batch.seeds, seeds, room) for chunk in chunks]
+        room = max(map(len, chunks)) * (seeds - have) if most else 0
+        jobs += [Job(paper.name, chunk, have, seeds, room) for chunk in chunks]
     return sorted(jobs, key=lambda job: -len(job.presets))
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Cells of one program that lack `seeds` seeds; a job may have `most` of the cells."""
-
-    cells: list[Settings]
-    seeds: int
-    together: bool
-    most: int
-
-
-def _batches(paper: Paper, cells: list[Settings], seeds: int) -> list[_Batch]:
-    """Cells of one program: many that are recorded at the same steps together, others one by one."""
+def _batches(paper: Paper, cells: list[Settings], seeds: int) -> Iterator[tuple[list[Settings], int]]:
+    """Cells of one program, and how many of them a job computes together: 0 if they go one by one."""
     # A flow chooses the length of its steps: in a batch, all cells would take as many as the stiffest.
     if len(cells) < MANY_CELLS or not paper.system_of(cells[0]).divisible(cells[0]):
-        return [_Batch(cells, seeds, False, len(cells))]
+        yield cells, 0
+        return
     recorded: dict[tuple[int, ...], list[Settings]] = {}
     for preset in cells:
         recorded.setdefault(tuple(np.asarray(paper.records(preset)).tolist()), []).append(preset)
-    found = []
     for records, alike in recorded.items():
-        if len(alike) < MANY_CELLS:
-            found.append(_Batch(alike, seeds, False, len(alike)))
-            continue
-        row = max(paper.system_of(alike[0]).bytes_of_a_row(alike[0], len(records)), 1)
-        found.append(_Batch(alike, seeds, True, max(1, min(MOST_ROWS, MOST_BYTES // row) // seeds)))
-    return found
+        most = 0
+        if len(alike) >= MANY_CELLS:
+            row = max(paper.system_of(alike[0]).bytes_of_a_row(alike[0], len(records)), 1)
+            most = max(1, min(MOST_ROWS, MOST_BYTES // row) // seeds)
+        yield alike, most

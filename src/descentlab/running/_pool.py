@@ -94,7 +94,8 @@ class Processes:
                 for worker in [worker for worker in team if worker.connection in ready]:
                     work = worker.work
                     try:
-                        result = worker.take()
+                        if (result := worker.take()) is not None:
+                            yield result
                     except EOFError:
                         team.remove(worker)
                         worker.close()
@@ -105,9 +106,6 @@ class Processes:
                             waiting.append(work)
                         else:
                             yield from (Result(p, "failed", worker.last_words()) for p in work.job.presets)
-                        continue
-                    if result is not None:
-                        yield result
                 progress.tick()
         finally:
             for worker in team:

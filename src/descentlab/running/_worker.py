@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from descentlab.engine import Checkpoint, Settings, System, make_room, rollouts
@@ -134,22 +135,25 @@ class _Block:
         except Exception as error:
             if not catch:
                 raise
-            if len(self.presets) == 1:
-                return [self._fail(error)]
-            return [one for i in range(len(self.presets)) for one in self._alone(i).perform(progress, catch)]
+            if len(self.presets) > 1:
+                alone = [self._alone(i) for i in range(len(self.presets))]
+                return [failed for block in alone for failed in block.perform(progress, catch)]
+            (preset,), words = self.presets, f"{type(error).__name__}: {error}"
+            trace = "".join(traceback.format_exception(error))
+            about = {"error": words, "settings": preset.settings(), "trace": trace}
+            self.store.fail(self.names[preset], about)
+            return [Result(preset, "failed", words)]
         return []
 
     def _compute(self, progress: Progress) -> tuple[list[xr.Dataset], float]:
         preset, words = self.presets[0], label(self.paper.name, self.presets)
-        steps: int = preset.steps
+        steps, seeds = preset.steps, len(self.seeds)
         if self.resume:
             progress.say(f"{words} goes on at step {self.resume.step}")
-        progress.begin(words, steps, len(self.seeds), len(self.presets))
-        runs, records = [self.names[p] for p in self.presets], self.paper.records(preset)
-        probe = self.paper.system_of(preset).loss
-        with ProgressFile(
-            self.store, runs, words, steps, len(self.seeds), [int(step) for step in records], probe
-        ) as file:
+        progress.begin(words, steps, seeds, len(self.presets))
+        runs, records = [self.names[p] for p in self.presets], np.asarray(self.paper.records(preset)).tolist()
+        loss = self.paper.system_of(preset).loss
+        with ProgressFile(self.store, runs, words, steps, seeds, records, loss) as file:
 
             def watch(step: int, loss: float) -> None:
                 file.step(step, loss)
@@ -171,13 +175,6 @@ class _Block:
     def _keep(self, checkpoint: Checkpoint) -> None:
         for i, preset in enumerate(self.presets):
             self.store.keep(self.names[preset], self.seeds, checkpoint.rows(self._rows(i)).arrays())
-
-    def _fail(self, error: Exception) -> Result:
-        words = f"{type(error).__name__}: {error}"
-        trace = "".join(traceback.format_exception(error))
-        settings = self.presets[0].settings()
-        self.store.fail(self.names[self.presets[0]], {"error": words, "settings": settings, "trace": trace})
-        return Result(self.presets[0], "failed", words)
 
 
 def compute(

@@ -1,11 +1,10 @@
 """Figures for print: drawn from the store, each in a file of its own."""
 
 from collections.abc import Iterator, Sequence
-from io import BytesIO
 from pathlib import Path
 
 from descentlab import running
-from descentlab.drawing import save, width
+from descentlab.drawing import rendered, width
 from descentlab.engine import Settings
 from descentlab.papers import Figure, Paper, Table
 from descentlab.running import Pool, Progress
@@ -34,10 +33,8 @@ def draw(
         runs = running.gather(paper, preset, [figure], seeds, store, pool=pool, progress=progress)
         with width(inches):
             canvas = figure(**running.datasets(figure, preset, runs))
-        buffer = BytesIO()
-        save(canvas, buffer, format)
         path = out / f"{paper.name}_{figure.name}.{format}"
-        write_entry(path, buffer.getvalue())
+        write_entry(path, rendered(canvas, format))
         yield path
 
 

@@ -49,10 +49,9 @@ def report(store: Path | None, out: Path) -> tuple[Path, bool] | None:
                 sections.append(section(paper, scale, preset, min(held), here, progress=display))
                 shown.update(wanted)
             elif any(held):
-                lacking = (
-                    f"{held.count(0)} of {len(held)} runs of {paper.name} at {scale} are not in the store"
-                )
-                display.say(f"{lacking}; `descentlab reproduce {paper.name} --scale {scale}` makes them")
+                runs = f"{held.count(0)} of {len(held)} runs of {paper.name} at {scale}"
+                command = f"descentlab reproduce {paper.name} --scale {scale}"
+                display.say(f"{runs} are not in the store; `{command}` makes them")
     seeds = crossed.held(here)
     atlas = crossed.survey(seeds, here, progress=display) if seeds >= FEWEST_SEEDS else None
     return finish(sections, out, atlas) if sections or atlas else None

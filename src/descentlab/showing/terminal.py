@@ -4,6 +4,7 @@ import datetime
 import math
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -113,7 +114,8 @@ def progress_of(tally: Tally, running: list[dict[str, Any]], seconds: float) -> 
     begun = sum(one["cells"] * one["step"] / max(one["steps"], 1) for one in running)
     work = min(tally.done + begun, tally.done + tally.left)
     words = [
-        f"{_cells(tally.cells)}: {tally.stored} in the store", f"{tally.done} done",
+        f"{tally.cells} cell{'s' if tally.cells != 1 else ''}: {tally.stored} in the store",
+        f"{tally.done} done",
         f"{len(tally.failed)} failed", f"{sum(one['cells'] for one in running)} running",
         f"{tally.left} to go",
     ]  # fmt: skip
@@ -126,28 +128,23 @@ def progress_of(tally: Tally, running: list[dict[str, Any]], seconds: float) -> 
     return ", ".join(words)
 
 
-def _cells(count: int) -> str:
-    return "1 cell" if count == 1 else f"{count} cells"
-
-
 def print_sweep(result: "Sweep") -> None:
     """The exponents of a sweep, which of them are laws, and where it lies."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("quantity", "in", "exponent", "95 % interval", "drift", "", "cells left out"):
-        table.add_column(column, justify="left" if column in ("quantity", "in", "") else "right")
-    fits = [(quantity, name, fit) for quantity, own in result.exponents.items() for name, fit in own.items()]
-    for quantity, name, fit in fits:
+    columns = ("quantity", "in", "exponent", "95 % interval", "drift", "", "cells left out")
+    table = _table(columns, left=("quantity", "in", ""))
+    rows = [(quantity, name, fit) for quantity, own in result.exponents.items() for name, fit in own.items()]
+    for quantity, name, fit in rows:
         known = math.isfinite(fit.low) or math.isfinite(fit.high)
         interval = f"\\[{short(fit.low)}, {short(fit.high)}]" if known else "-"
         law = {True: "a power", False: "bends", None: "?"}[fit.power_law]
-        table.add_row(
-            quantity, name, short(fit.value), interval, short(fit.drift), law, str(fit.left_out or "")
-        )
-    if fits:
+        left_out = str(fit.left_out or "")
+        table.add_row(quantity, name, short(fit.value), interval, short(fit.drift), law, left_out)
+    if rows:
         _print_table(table)
-    if any(fit.power_law is False for *_, fit in fits):
+    laws = {fit.power_law for *_, fit in rows}
+    if False in laws:
         print("bends: the slope changes over the range, so there is no exponent")
-    if any(fit.power_law is None for *_, fit in fits):
+    if None in laws:
         print("?: more values (at least 7) or more seeds would tell whether it is a power")
     for cell, where in result.diverged().items():
         print(f"{cell} diverged: {where}")
@@ -160,29 +157,26 @@ def print_sweep(result: "Sweep") -> None:
 def print_verdicts(verdicts: "list[Verdict]") -> None:
     """A table of verdicts, with the reason under those that have one."""
     colours = {"SUPPORTED": "cyan", "REFUTED": "yellow", "OUT_OF_REGIME": "magenta", "BROKEN": "red"}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column, justify in (
-        ("claim", "left"),
-        ("outcome", "left"),
-        ("at", "right"),
-        ("value", "right"),
-        ("95 % interval", "right"),
-        ("predicts", "right"),
-        ("seeds", "right"),
-    ):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    columns = ("claim", "outcome", "at", "value", "95 % interval", "predicts", "seeds")
+    table = _table(columns, left=("claim", "outcome"))
     for v in verdicts:
-        interval = f"[{short(v.low)}, {short(v.high)}]".replace("[", "\\[")
+        interval = f"\\[{short(v.low)}, {short(v.high)}]"
         outcome = f"[{colours.get(v.outcome, 'default')}]{v.outcome}[/]"
-        predicts = str(v.predicts).replace("[", "\\[")
-        table.add_row(
-            v.claim, outcome, f"{100 * v.level:.4g} %", short(v.value), interval, predicts, str(v.seeds)
-        )
+        predicts, level = str(v.predicts).replace("[", "\\["), f"{100 * v.level:.4g} %"
+        table.add_row(v.claim, outcome, level, short(v.value), interval, predicts, str(v.seeds))
         if v.reason:
             table.add_row(f"  {v.reason}", style="dim")
     _print_table(table)
     if len(verdicts) > 1:
         print("Claims are judged together (Holm): the interval at the level under `at` decides.")
+
+
+def _table(columns: Sequence[str], left: Sequence[str]) -> Table:
+    """An empty table; numbers stand to the right, what is in `left` does not."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right")
+    return table
 
 
 def _print_table(table: Table) -> None:

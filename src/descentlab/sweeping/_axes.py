@@ -5,7 +5,6 @@ An axis is a `Grid`; several make a product. `axis` reads NAME=V1,V2,..., `cells
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -102,8 +101,9 @@ def cells(base: Settings, over: Sequence[Grid]) -> np.ndarray:
 
     found = np.empty([len(grid.cells) for grid in over], dtype=object)
     for index in np.ndindex(*found.shape):
-        own = [{**grid.settings, **grid.cells[i]} for grid, i in zip(over, index, strict=True)]
-        overrides = typed(dict(itertools.chain.from_iterable(part.items() for part in own)))
+        overrides: dict[str, Any] = {}
+        for grid, i in zip(over, index, strict=True):
+            overrides |= typed({**grid.settings, **grid.cells[i]})
         try:
             found[index] = base.replace(overrides)
         except SettingError as error:

@@ -16,16 +16,12 @@ BEND = 0.1  # by which the slopes of both halves may differ, of the exponent or 
 
 @dataclass(frozen=True)
 class Fit:
-    """An exponent in a setting and its 95 % interval, both by `size_exponent`.
+    """An exponent in a setting and its 95 % interval, both by `size_exponent`; docs/sweeps.md says more.
 
-    `value` is the slope of log y against log x in the upper third of the values of the setting, and the
-    interval holds where the drift of the slope may lead. Fewer than seven values do not show the drift:
-    then `value` is the slope over all of them, `low` and `high` are infinite, and `power_law` is None.
-
-    `drift` is the slope of the upper half minus that of the lower half; nan with two values. `power_law`
-    says whether the drift, with its own interval over seeds, is small (true) or not (false): then there is
-    no exponent over this range, whatever `value` is. It is None where the seeds are too few to tell.
-    `points` counts the values of the setting, and `left_out` the cells that were not used.
+    Fewer than seven values do not show the drift: then `value` is the slope over all of them, `low` and
+    `high` are infinite, and `power_law` is None. `drift` is the slope of the upper half minus that of the
+    lower half; nan with two values. `power_law` says whether it is surely small, or surely not; None where
+    the seeds are too few to tell. `points` counts the values, and `left_out` the cells that were not used.
     """
 
     value: float

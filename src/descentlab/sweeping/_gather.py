@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -52,9 +53,11 @@ def gathered(
     data: dict[str, Any] = {}
     steps = [run.variables["step"].values for run in sound]
     same_steps = all(np.array_equal(own, steps[0]) for own in steps)
+    if not same_steps:
+        runs = [run if run is None else run.isel(step=-1, drop=True) for run in runs]
     for name in dict.fromkeys(str(name) for run in sound for name in run.data_vars):
-        found = [None if run is None or name not in run else run.variables[name] for run in runs]
-        data[_apart(name, settings)] = _laid_out(dims, cells.shape, _alike(found, same_steps), settings)
+        found = {i: run.variables[name] for i, run in enumerate(runs) if run is not None and name in run}
+        data[_apart(name, settings)] = _laid_out(dims, cells.shape, found, settings)
     data["failed"] = (dims, np.reshape([run is None for run in runs], cells.shape))
     data["run"] = (dims, np.reshape([identify(paper, p) for p in cells.flat], cells.shape))
     meanings = {f.name: f.metadata["doc"] for f in fields(cells.flat[0])}
@@ -67,19 +70,15 @@ def gathered(
             values, meaning = [getattr(p, name) for p in along], {"description": meanings[name]}
             coords[coordinate(name)] = (coordinate(grid.over), values, meaning)
     sizes = [coordinate(name) for grid in over for name in _sizes(grid)]
-    about = {"paper": paper.name, "title": paper.title, "sizes": sizes, "settings": _common(cells)}
+    first, *rest = (p.settings() for p in cells.flat)
+    shared = {k: v for k, v in first.items() if all(own[k] == v for own in rest)}
+    about = {"paper": paper.name, "title": paper.title, "sizes": sizes, "settings": json.dumps(shared)}
     return xr.Dataset(data, coords, about)
 
 
 def coordinate(setting: str) -> str:
     """What a setting is called in a gathered dataset."""
     return f"setting_{setting}" if setting in OWN else setting
-
-
-def _common(cells: np.ndarray) -> str:
-    """The settings that all cells share, as JSON."""
-    first, *rest = (p.settings() for p in cells.flat)
-    return json.dumps({k: v for k, v in first.items() if all(own[k] == v for own in rest)})
 
 
 def _apart(name: str, settings: Collection[str]) -> str:
@@ -107,33 +106,18 @@ def _run(paper: Paper, preset: Settings, seeds: int, store: Store) -> xr.Dataset
     return data.drop_vars([name for name in data if str(name).startswith("final_")])
 
 
-def _alike(series: list[xr.Variable | None], same_steps: bool) -> list[xr.Variable | None]:
-    """The series of several cells in one shape."""
-
-    def last(one: xr.Variable) -> xr.Variable:
-        return one.isel(step=-1) if "step" in one.dims and not same_steps else one
-
-    def mean(one: xr.Variable) -> xr.Variable:
-        return one.mean([d for d in one.dims if d not in ("seed", "step")], keep_attrs=True)
-
-    found = [None if one is None else last(one) for one in series]
-    shapes = {(one.dims, one.shape) for one in found if one is not None}
-    return found if len(shapes) == 1 else [None if one is None else mean(one) for one in found]
-
-
 def _laid_out(
-    dims: tuple[str, ...], shape: Any, series: list[xr.Variable | None], settings: Collection[str]
+    dims: tuple[str, ...], shape: Any, series: dict[int, xr.Variable], settings: Collection[str]
 ) -> xr.Variable:
-    """Series of the cells that have them, on the grid."""
-    there = np.array([one is not None for one in series])
-    first = next(one for one in series if one is not None)
-    values = np.stack([one.values for one in series if one is not None])
-    if not there.all():
-        whole = np.full((there.size, *values.shape[1:]), np.nan)
-        whole[there] = values
-        values = whole
+    """Series of cells, by number, on the grid and in one shape; nan in cells that have none."""
+    if len({(one.dims, one.shape) for one in series.values()}) > 1:
+        further = {i: [d for d in one.dims if d not in ("seed", "step")] for i, one in series.items()}
+        series = {i: one.mean(further[i], keep_attrs=True) for i, one in series.items()}
+    first = next(iter(series.values()))
+    gap = np.full(first.shape, np.nan)
+    values = np.stack([series[i].values if i in series else gap for i in range(math.prod(shape))])
     own = [_apart(str(dim), settings) for dim in first.dims]
-    return xr.Variable((*dims, *own), values.reshape(*shape, *values.shape[1:]), first.attrs)
+    return xr.Variable((*dims, *own), values.reshape(*shape, *first.shape), first.attrs)
 
 
 def scalars(data: xr.Dataset) -> xr.Dataset:
@@ -169,11 +153,8 @@ def exponents(data: xr.Dataset) -> dict[str, dict[str, Fit]]:
 
 def table(data: xr.Dataset) -> pd.DataFrame:
     """A row for each cell and seed."""
-    flat = scalars(data)
-    for name in ("diverged_at", "failed", "run"):
-        if name in data:
-            flat[name] = data[name]
-    return flat.to_dataframe().reset_index()
+    further = {name: data[name] for name in ("diverged_at", "failed", "run") if name in data}
+    return scalars(data).assign(further).to_dataframe().reset_index()
 
 
 def save(grids: Mapping[str, xr.Dataset], fits: Mapping[str, Mapping[str, Fit]], store: Store) -> Path:

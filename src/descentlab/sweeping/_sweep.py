@@ -1,13 +1,6 @@
-"""Sweeps: a preset over a grid of settings, as one dataset.
+"""Sweeps: a preset over a grid of settings, as one dataset; docs/sweeps.md shows how.
 
-    over = [axis("s=10,20,40"), axis("sigma_p=logspace(0.5,2,5)")]
-    result = sweep(load("sign_descent"), "quick", over, seeds=4)
-    result.data["training_loss"]           # dimensions s, sigma_p, seed, step
-    result.exponents["training_loss"]["s"]
-
-Every cell of the grid is a run like any other, named by its content: what the store holds is not computed
-again. Cells that share a compiled program are computed together, as one job; a second process on the same
-store takes what the first has not begun.
+Every cell of the grid is a run like any other: what the store holds is not computed again.
 """
 
 from __future__ import annotations
@@ -25,9 +18,7 @@ from descentlab.judging import Grid
 from descentlab.papers import Paper, load
 from descentlab.running import Pool, Processes, Progress, Tally, as_store, complete
 from descentlab.store import Store
-from descentlab.sweeping._axes import axes_of
-from descentlab.sweeping._axes import axis as axis
-from descentlab.sweeping._axes import cells as cells
+from descentlab.sweeping._axes import axes_of, cells
 from descentlab.sweeping._exponents import Fit
 from descentlab.sweeping._gather import as_json, exponents, gathered, save
 
@@ -137,7 +128,6 @@ def _diverged(data: xr.Dataset) -> dict[str, str]:
     marks = data["diverged_at"].transpose(*dims, "seed")
     found: dict[str, list[str]] = {}
     for *cell, seed in np.argwhere(marks.values >= 0):
-        place = [marks[d].values[i] if d in marks.coords else i for d, i in zip(dims, cell, strict=True)]
-        words = " ".join(f"{d}={v}" for d, v in zip(dims, place, strict=True))
+        words = " ".join(f"{d}={marks[d].values[i]}" for d, i in zip(dims, cell, strict=True))
         found.setdefault(words, []).append(f"seed {seed} at step {marks.values[*cell, seed]:.0f}")
     return {cell: ", ".join(where) for cell, where in found.items()}

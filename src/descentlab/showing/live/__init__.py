@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from descentlab.errors import SettingError
-from descentlab.showing.live.known import Curves, state
+from descentlab.showing.live.known import curves, state
 from descentlab.showing.report.typeface import stylesheet
 from descentlab.store import Store
 
@@ -50,7 +50,7 @@ def server(store: Store, port: int) -> ThreadingHTTPServer:
         raise SettingError(f"port takes a whole number from 0 to 65535, got port={port}.")
 
     class Handler(_Handler):
-        watched, curves = store, Curves(store)
+        watched = store
 
     try:
         httpd = ThreadingHTTPServer((HOST, port), Handler)
@@ -64,7 +64,6 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers for the page's files, the state of the store, and the curves of a run."""
 
     watched: Store
-    curves: Curves
     server_version = "descentlab"
     protocol_version = "HTTP/1.1"
 
@@ -81,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.answer(resources.files(package).joinpath(name).read_bytes(), kind)
         elif path == "/state.json":
             self.answer(json.dumps(state(self.watched)).encode(), "application/json")
-        elif path.startswith("/run/") and (found := self.curves.of(path.removeprefix("/run/"))) is not None:
+        elif path.startswith("/run/") and (found := curves(self.watched, path.removeprefix("/run/"))):
             self.answer(found, "application/json")
         else:
             self.send_error(HTTPStatus.NOT_FOUND, "there is nothing here")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import warnings
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from descentlab.drawing import colour_scale
 from descentlab.engine import Checkpoint
 from descentlab.errors import StoreError
 from descentlab.running import jobs_in_progress
+from descentlab.showing.report.looks import numbers
 from descentlab.store import Store
 
 RECENT = 12
+LOCK = threading.Lock()  # each request has a thread of its own
 
 
 def state(store: Store) -> dict[str, Any]:
@@ -49,31 +52,23 @@ def _differs(own: dict[str, Any], others: list[dict[str, Any]]) -> str:
     return " ".join([str(own.get("paper", "")), *(f"{name}={own[name]}" for name in fields)]).strip()
 
 
-class Curves:
-    """The curves of runs, read again only when what the store has of a run has changed."""
+def curves(store: Store, name: str) -> bytes | None:
+    """The curves of a run so far as JSON, null before its first checkpoint; None without such a run.
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.lock = threading.Lock()
-        self.last: dict[str, tuple[Any, bytes]] = {}
+    They are read again only when a file of the run has changed, or its computing has begun or ended.
+    """
+    busy = tuple(job["pid"] for job in jobs_in_progress(store) if name in job["runs"])
+    stored = name in store.ids()
+    if not busy and not stored:
+        return None
+    files = list(store.folder(name).iterdir()) if stored else []
+    with LOCK:
+        return _encoded(store, name, busy, tuple(sorted((path.name, _written(path)) for path in files)))
 
-    def of(self, name: str) -> bytes | None:
-        """The curves of a run so far as JSON, null before its first checkpoint; None without such a run."""
-        stamp = self._stamp(name)
-        if stamp is None:
-            return None
-        with self.lock:
-            if self.last.get(name, (None,))[0] != stamp:
-                # A page looks at one run at a time: others would only take room.
-                self.last = {name: (stamp, json.dumps(run(self.store, name)).encode())}
-            return self.last[name][1]
 
-    def _stamp(self, name: str) -> Any:
-        """Changes when a file of the run does, or when its computing begins or ends."""
-        busy = [job["pid"] for job in jobs_in_progress(self.store) if name in job["runs"]]
-        if name not in self.store.ids():
-            return (busy, []) if busy else None
-        return busy, sorted((path.name, _written(path)) for path in self.store.folder(name).iterdir())
+@lru_cache(maxsize=1)  # a page looks at one run at a time: others would only take room
+def _encoded(store: Store, name: str, *state: Any) -> bytes:
+    return json.dumps(run(store, name)).encode()
 
 
 def _written(path: Path) -> int:
@@ -126,7 +121,7 @@ def _shown(steps: np.ndarray, along: dict[str, np.ndarray], first: str) -> dict[
     if matrices:
         name, values = matrices[0]
         found["matrix"] = {
-            "name": name, "z": [_finite(row) for row in values[-1, 0]], "colours": colour_scale("RdBu_r"),
+            "name": name, "z": [numbers(row) for row in values[-1, 0]], "colours": colour_scale("RdBu_r"),
         }  # fmt: skip
     return found
 
@@ -137,8 +132,4 @@ def _band(values: np.ndarray) -> dict[str, list[float | None]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # no seed may be finite any more
         ends = np.nanmedian(values, axis=1), np.nanmin(values, axis=1), np.nanmax(values, axis=1)
-    return dict(zip(("middle", "low", "high"), map(_finite, ends), strict=True))
-
-
-def _finite(values: np.ndarray) -> list[float | None]:
-    return [float(f"{x:.5g}") if np.isfinite(x) else None for x in np.asarray(values, float)]
+    return dict(zip(("middle", "low", "high"), map(numbers, ends), strict=True))

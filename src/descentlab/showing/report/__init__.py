@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib import resources
-from itertools import groupby
 from pathlib import Path
 
 import jinja2
@@ -49,7 +48,10 @@ def write(sections: Sequence[Section], out: Path, atlas: Atlas | None = None) ->
     chapters = [chapter(section, files, taken) for section in sections]
     about = {"all_outcomes": list(Outcome), "meanings": MEANINGS, "written": datetime.now(UTC)}
     templates = _templates()
-    for page, own in _pages(chapters).items():
+    pages: dict[str, list[Chapter]] = {}
+    for one in chapters:
+        pages.setdefault(one.page, []).append(one)
+    for page, own in pages.items():
         files.put(page, templates.get_template("paper.html").render(chapters=own, **about))
     for name in ("page.css", "page.js"):
         files.put(f"assets/{name}", (resources.files(__name__) / name).read_text(encoding="utf-8"))
@@ -73,15 +75,6 @@ def write(sections: Sequence[Section], out: Path, atlas: Atlas | None = None) ->
     return files.put("index.html", front)
 
 
-def _pages(chapters: Sequence[Chapter]) -> dict[str, list[Chapter]]:
-    """The chapters of each page."""
-    return {page: list(own) for page, own in groupby(sorted(chapters, key=_page), key=_page)}
-
-
-def _page(one: Chapter) -> str:
-    return one.page
-
-
 def _commands(sections: Iterable[Section], atlas: Atlas | None) -> list[str]:
     """The commands that make everything on the page: a scale's papers at once, a changed preset alone."""
     scales: dict[tuple[str, int], list[str]] = {}
@@ -95,9 +88,7 @@ def _commands(sections: Iterable[Section], atlas: Atlas | None) -> list[str]:
         shlex.join(["descentlab", "reproduce", *dict.fromkeys(papers), "--scale", scale, f"--seeds={seeds}"])
         for (scale, seeds), papers in scales.items()
     ]
-    crossed = (
-        [] if atlas is None else [shlex.join(["descentlab", "reproduce", "atlas", f"--seeds={atlas.seeds}"])]
-    )
+    crossed = [f"descentlab reproduce atlas --seeds={atlas.seeds}"] if atlas else []
     return [*whole, *changed, *crossed]
 
 

@@ -2,16 +2,15 @@
 
 import math
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import groupby
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from descentlab.atlas import Answer, Atlas, Cell, Row, as_csv, counted, rates_as_csv
-from descentlab.drawing import save, style
+from descentlab.drawing import rendered, style
 from descentlab.papers import KERNEL_WORDS, OPTIMIZER_WORDS
 from descentlab.showing.report.files import Files
 from descentlab.words import interval, number
@@ -37,66 +36,31 @@ class Tile:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Line:
-    """A kernel's line of a task; `reason` where the kernel does not fit the task at all."""
-
-    kernel: str
-    tiles: tuple[Tile, ...]
-    reason: str
-
-
-@dataclass(frozen=True)
-class Group:
-    """A task with its lines."""
-
-    row: Row
-    lines: tuple[Line, ...]
-
-
-@dataclass(frozen=True)
-class Map:
-    """All that the page shows."""
-
-    atlas: Atlas
-    groups: tuple[Group, ...]
-    picture: str
-    width: int
-    links: tuple[tuple[str, str, str], ...]
-
-    optimizers = tuple(OPTIMIZER_WORDS.values())
-    kinds = KINDS
-
-
-def atlas_map(atlas: Atlas, files: Files) -> Map:
+def atlas_map(atlas: Atlas, files: Files) -> dict[str, Any]:
     """The atlas as its page shows it; its figure and its numbers are written."""
-    contents: dict[str, str | bytes] = {
-        "data/atlas.csv": as_csv(atlas),
-        "data/atlas-rates.csv": rates_as_csv(atlas),
-    }
     figure = draw(atlas)
-    for kind in ("svg", "pdf"):
-        buffer = BytesIO()
-        save(figure, buffer, kind)
-        contents[f"figures/atlas.{kind}"] = buffer.getvalue()
-    for name, content in contents.items():
+    contents = {
+        ("CSV of cells", "data/atlas.csv"): as_csv(atlas),
+        ("CSV of all rates", "data/atlas-rates.csv"): rates_as_csv(atlas),
+        ("SVG", "figures/atlas.svg"): rendered(figure, "svg"),
+        ("PDF", "figures/atlas.pdf"): rendered(figure, "pdf"),
+    }
+    for (_, name), content in contents.items():
         files.put(name, content)
-    words = ("CSV of cells", "CSV of all rates", "SVG", "PDF")
-    links = tuple((word, name, files.weight(name)) for word, name in zip(words, contents, strict=True))
-    return Map(
-        atlas, tuple(_groups(atlas)), "figures/atlas.svg", round(96 * figure.get_size_inches()[0]), links
-    )
+    groups = [list(rows) for _, rows in groupby(atlas.rows, key=lambda row: id(row.crossing))]
+    return {
+        "atlas": atlas, "optimizers": OPTIMIZER_WORDS.values(), "kinds": KINDS,
+        "picture": "figures/atlas.svg", "width": round(96 * figure.get_size_inches()[0]),
+        "groups": [{"row": rows[0], "lines": [_line(row) for row in rows]} for rows in groups],
+        "links": files.links(dict(contents.keys())),
+    }  # fmt: skip
 
 
-def _groups(atlas: Atlas) -> Iterator[Group]:
-    for _, rows in groupby(atlas.rows, key=lambda row: id(row.crossing)):
-        own = list(rows)
-        yield Group(own[0], tuple(_line(row) for row in own))
-
-
-def _line(row: Row) -> Line:
+def _line(row: Row) -> dict[str, Any]:
+    """A kernel's line of a task; `reason` where the kernel does not fit the task at all."""
     reason = "" if row.fits else row.crossing.unfit.get(row.kernel, "")
-    return Line(KERNEL_WORDS[row.kernel], tuple(tile(row, o) for o in OPTIMIZER_WORDS), reason)
+    tiles = [tile(row, optimizer) for optimizer in OPTIMIZER_WORDS]
+    return {"kernel": KERNEL_WORDS[row.kernel], "tiles": tiles, "reason": reason}
 
 
 def kind_of(cell: Cell) -> str:
@@ -177,12 +141,5 @@ def _draw_row(ax, y: int, row: Row, first: bool) -> None:
         edge = {"ec": "black", "lw": 1.2, "zorder": 3} if found.own else {"ec": "#8c8c8c", "lw": 0.5}
         ax.add_patch(Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, fc=KINDS[found.kind][1], **edge))
         (learns, _), (steps, _), (recovers, _) = found.lines
-        ax.text(
-            x + 0.5,
-            y + 0.5,
-            f"{learns}, {steps}\n{recovers}",
-            ha="center",
-            va="center",
-            fontsize=6.5,
-            zorder=4,
-        )
+        words = f"{learns}, {steps}\n{recovers}"
+        ax.text(x + 0.5, y + 0.5, words, ha="center", va="center", fontsize=6.5, zorder=4)

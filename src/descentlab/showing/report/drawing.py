@@ -1,7 +1,5 @@
 """Figures and tables of a paper in a report, each by itself: one that fails says so and costs no other."""
 
-import csv
-import io
 import json
 import sys
 import traceback
@@ -11,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from descentlab.drawing import LEVELS, MOST_MOMENTS, Movie, save
+from descentlab.drawing import LEVELS, MOST_MOMENTS, Movie, rendered
 from descentlab.engine import Settings
 from descentlab.papers import Figure, Paper, Table
 from descentlab.running import Run, datasets
 from descentlab.showing.report.files import Files
 from descentlab.showing.report.interactive import plot
+from descentlab.words import csv_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -29,20 +28,19 @@ PIXELS = 96
 class Drawing:
     """A figure in a report: the files of its picture, its plot and its numbers; or what went wrong.
 
-    `moving` is what moves beside it, of `kind` movie or surfaces.
+    `plot` says whether it has one, and `moving` what moves beside it: a movie or surfaces.
     """
 
     figure: Figure | Table
     anchor: str
     picture: str = ""
     width: int = 0
-    plot: str = ""
+    plot: bool = False
     moving: str = ""
-    kind: str = ""
-    links: tuple[tuple[str, str, str], ...] = ()
+    links: Sequence[tuple[str, str, str]] = ()
     note: str = ""
-    header: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[Any]] = ()
     error: str = ""
 
 
@@ -74,11 +72,8 @@ def drawing(
 def _table(table: Table, data: Mapping[str, xr.Dataset], anchor: str, files: Files) -> Drawing:
     header, rows = table.rows(**data)
     name = f"data/{anchor}.csv"
-    files.put(name, _csv([header, *rows]))
-    return Drawing(
-        table, anchor, header=tuple(str(one) for one in header), rows=tuple(tuple(row) for row in rows),
-        links=(("CSV", name, files.weight(name)),),
-    )  # fmt: skip
+    files.put(name, csv_table([header, *rows]))
+    return Drawing(table, anchor, header=header, rows=rows, links=files.links({"CSV": name}))
 
 
 def _figure(figure: Figure, data: Mapping[str, xr.Dataset], anchor: str, files: Files) -> Drawing:
@@ -90,52 +85,45 @@ def _figure(figure: Figure, data: Mapping[str, xr.Dataset], anchor: str, files: 
         # Figures made by pyplot stay in its list until closed; others are not in it.
         if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
             pyplot.close(canvas)
-    names, notes, kind = {picture.rpartition(".")[2].upper(): picture}, [], ""
-    parts: dict[str, Any] = {}
+    table, moves, notes = "", "", []
     if found is not None:
-        parts["plot"] = f"plots/{anchor}.js"
-        files.put(parts["plot"], _script(anchor, found.as_json()))
-        names["CSV"] = f"data/{anchor}.csv"
-        files.put(names["CSV"], found.table_as_csv())
+        _put_script(anchor, found.as_json(), files)
+        table = found.table_as_csv()
         if found.thinned > 1:
             notes.append(f"The plot shows one point in {found.thinned} of its lines, the CSV all.")
-    if figure.moving is not None:
-        moving = figure.moving(**data)
-        kind = "movie" if isinstance(moving, Movie) else "surfaces"
-        content = moving.as_json() if isinstance(moving, Movie) else [one.as_json() for one in moving]
-        parts["moving"] = f"plots/{anchor}-moving.js"
-        files.put(parts["moving"], _script(f"{anchor}-moving", content))
-        if not isinstance(moving, Movie):
-            names["CSV"] = f"data/{anchor}.csv"
-            rows = [row for surface in moving for row in surface.rows()]
-            files.put(names["CSV"], _csv([("surface", "x", "y", "height"), *rows]))
-        if kind == "movie":
-            notes.append(
-                f"At most {MOST_MOMENTS} moments, entries to 1/{LEVELS} of the colour bar; the runs have all."
-            )
-    links = tuple((text, file, files.weight(file)) for text, file in names.items())
+    moving = figure.moving(**data) if figure.moving is not None else None
+    if isinstance(moving, Movie):
+        moves = "movie"
+        _put_script(f"{anchor}-moving", moving.as_json(), files)
+        notes.append(
+            f"At most {MOST_MOMENTS} moments, entries to 1/{LEVELS} of the colour bar; the runs have all."
+        )
+    elif moving is not None:
+        moves = "surfaces"
+        _put_script(f"{anchor}-moving", [one.as_json() for one in moving], files)
+        rows = [row for surface in moving for row in surface.rows()]
+        table = csv_table([("surface", "x", "y", "height"), *rows])
+    names = {picture.rpartition(".")[2].upper(): picture}
+    if table:
+        names["CSV"] = f"data/{anchor}.csv"
+        files.put(names["CSV"], table)
     width = round(PIXELS * canvas.get_size_inches()[0])
-    return Drawing(figure, anchor, picture, width, kind=kind, links=links, note=" ".join(notes), **parts)
+    links, note = files.links(names), " ".join(notes)
+    return Drawing(figure, anchor, picture, width, found is not None, moves, links, note)
 
 
-def _csv(rows: Sequence[Sequence[Any]]) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
-
-
-def _script(name: str, content: Any) -> str:
+def _put_script(name: str, content: Any, files: Files) -> None:
     """Data as a script: pages that are opened from a disk may load scripts and nothing else."""
-    return f"descentlab.take({json.dumps(name)}, {json.dumps(content, separators=(',', ':'))});\n"
+    text = f"descentlab.take({json.dumps(name)}, {json.dumps(content, separators=(',', ':'))});\n"
+    files.put(f"plots/{name}.js", text)
 
 
 def _picture(canvas: "Canvas", anchor: str, files: Files, largest: int = LARGEST_SVG) -> str:
     """A matplotlib figure as a file: SVG while that is small, otherwise PNG."""
     for kind in ("svg", "png"):
-        buffer = io.BytesIO()
-        save(canvas, buffer, kind)
-        if kind == "png" or buffer.tell() < largest:
+        content = rendered(canvas, kind)
+        if kind == "png" or len(content) < largest:
             break
     name = f"figures/{anchor}.{kind}"
-    files.put(name, buffer.getvalue())
+    files.put(name, content)
     return name

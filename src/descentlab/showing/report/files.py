@@ -1,5 +1,6 @@
 """The files of a report: written whole, and those of an earlier one taken away."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from descentlab.store import write_entry, writing
@@ -24,8 +25,11 @@ class Files:
         self.written.add(path)
         return path
 
-    def weight(self, name: str) -> str:
-        """How large a file is, in words."""
+    def links(self, names: Mapping[str, str]) -> list[tuple[str, str, str]]:
+        """Words, name and size of each file, given by its words."""
+        return [(words, name, self._weight(name)) for words, name in names.items()]
+
+    def _weight(self, name: str) -> str:
         size = (self.folder / name).stat().st_size
         return f"{size / 1e6:.1f} MB" if size > 999_500 else f"{max(1, round(size / 1e3))} kB"
 

@@ -6,9 +6,6 @@ cannot disagree; the numbers of every mark are also one table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
@@ -17,7 +14,7 @@ from matplotlib.legend import Legend
 
 from descentlab.showing.report import looks
 from descentlab.showing.report.panel import Panel
-from descentlab.showing.report.plotted import Plot as Plot
+from descentlab.showing.report.panel import Plot as Plot
 
 # A drawing of more numbers than this is thinned: every second, third, ... point of its lines.
 MOST_NUMBERS = 120_000
@@ -30,7 +27,8 @@ def plot(canvas: Figure) -> Plot | None:
     if any(ax.name == "3d" for ax in canvas.axes):
         return None
     canvas.draw_without_rendering()
-    bars = {id(bar.ax) for ax in canvas.axes for bar in _colorbars(ax)}
+    mappables = [one for ax in canvas.axes for one in (*ax.images, *ax.collections)]
+    bars = {id(bar.ax) for one in mappables if (bar := getattr(one, "colorbar", None))}
     panels = [ax for ax in canvas.axes if id(ax) not in bars and ax.get_visible()]
     width, height = looks.ENLARGED * looks.PIXELS * canvas.get_size_inches()
     found = Plot(thinned=max(1, -(-_count(panels) // MOST_NUMBERS)))
@@ -67,9 +65,3 @@ def _count(panels: list[Axes]) -> int:
     lines = [np.size(line.get_xdata()) for ax in panels for line in ax.get_lines()]
     threads = [c for ax in panels for c in ax.collections if isinstance(c, LineCollection)]
     return 2 * sum(lines) + 2 * sum(len(segment) for c in threads for segment in c.get_segments())
-
-
-def _colorbars(ax: Axes) -> Iterator[Any]:
-    for mappable in (*ax.images, *ax.collections):
-        if (bar := getattr(mappable, "colorbar", None)) is not None:
-            yield bar

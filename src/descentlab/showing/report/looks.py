@@ -20,11 +20,10 @@ MARKERS = {
     "d": "diamond", "x": "x-thin-open", "+": "cross-thin-open", "|": "line-ns-open", "_": "line-ew-open",
     "*": "star", "<": "triangle-left", ">": "triangle-right", "P": "cross", "X": "x",
 }  # fmt: skip
-ACROSS = {"left": "left", "center": "center", "right": "right"}
 UP = {"top": "top", "center": "middle", "center_baseline": "middle", "baseline": "bottom", "bottom": "bottom"}
 
 
-def axis(axis: Any, domain: tuple[float, float], anchor: str, mirror: bool) -> dict[str, Any]:
+def axis(axis: Any, domain: Any, anchor: str, mirror: bool) -> dict[str, Any]:
     """An axis with its scale, range and ticks."""
     scale, limits = axis.get_scale(), axis.get_view_interval()
     ends = np.log10(limits) if scale == "log" else place(axis, limits)
@@ -74,7 +73,7 @@ def words(text: Any, x: Any, y: Any, xref: str, yref: str) -> dict[str, Any]:
     """A text at a place."""
     return {
         "text": html(text.get_text()), "x": plain(x), "y": plain(y), "xref": xref, "yref": yref,
-        "xanchor": ACROSS[text.get_ha()], "yanchor": UP[text.get_va()], "showarrow": False,
+        "xanchor": text.get_ha(), "yanchor": UP[text.get_va()], "showarrow": False,
         "textangle": -float(text.get_rotation()),
         "font": {"size": size(text), "color": css(text.get_color())},
     }  # fmt: skip
@@ -82,14 +81,9 @@ def words(text: Any, x: Any, y: Any, xref: str, yref: str) -> dict[str, Any]:
 
 def printed(text: Any) -> dict[str, Any]:
     """A text where the figure has it, as shares of the figure."""
-    figure = text.get_figure()
-    box = text.get_window_extent().transformed(figure.transFigure.inverted())
-    return {
-        "text": html(text.get_text()), "x": plain((box.x0 + box.x1) / 2), "y": plain((box.y0 + box.y1) / 2),
-        "xref": "paper", "yref": "paper", "xanchor": "center", "yanchor": "middle", "showarrow": False,
-        "textangle": -float(text.get_rotation()),
-        "font": {"size": size(text), "color": css(text.get_color())},
-    }  # fmt: skip
+    box = text.get_window_extent().transformed(text.get_figure().transFigure.inverted())
+    found = words(text, (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2, "paper", "paper")
+    return found | {"xanchor": "center", "yanchor": "middle"}
 
 
 def legend(legend: Any, *, beside: bool) -> dict[str, Any]:
@@ -140,28 +134,22 @@ def colours(cmap: Any) -> list[list[Any]]:
 def stroke(line: Line2D) -> dict[str, Any]:
     """Colour, width and dashes of a line."""
     width = 0.0 if line.get_linestyle() in ("None", "", " ", "none") else float(line.get_linewidth())
-    found: dict[str, Any] = {
-        "color": css(to_rgba(line.get_color(), line.get_alpha())), "width": round(POINT * width, 2),
-    }  # fmt: skip
     _, pattern = getattr(line, "_unscaled_dash_pattern", (0, None))
-    if pattern is not None:
-        found["dash"] = ",".join(f"{POINT * part * max(width, 0.5):.1f}px" for part in pattern)
-    return found
+    return pen(to_rgba(line.get_color(), line.get_alpha()), width, pattern, max(width, 0.5))
 
 
 def stroke_of(collection: Any) -> dict[str, Any]:
     """Colour, width and dashes of lines that belong together."""
-    width = float(np.atleast_1d(collection.get_linewidth())[0])
-    found = {"color": css(collection.get_edgecolor()[0]), "width": round(POINT * width, 2)}
     _, pattern = collection.get_linestyle()[0]  # already in units of the width
-    if pattern is not None:
-        found["dash"] = ",".join(f"{POINT * part:.1f}px" for part in pattern)
+    return pen(collection.get_edgecolor()[0], np.atleast_1d(collection.get_linewidth())[0], pattern)
+
+
+def pen(colour: Any, width: Any, dashes: Any = None, unit: float = 1.0) -> dict[str, Any]:
+    """A line by its colour, its width in points, and the lengths of its dashes in units of points."""
+    found: dict[str, Any] = {"color": css(colour), "width": round(POINT * float(width), 2)}
+    if dashes is not None:
+        found["dash"] = ",".join(f"{POINT * part * unit:.1f}px" for part in dashes)
     return found
-
-
-def edge(patch: Any) -> dict[str, Any]:
-    """The edge of an area."""
-    return {"color": css(patch.get_edgecolor()), "width": round(POINT * float(patch.get_linewidth()), 2)}
 
 
 def marker(line: Line2D) -> dict[str, Any] | None:

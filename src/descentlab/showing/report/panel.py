@@ -1,36 +1,73 @@
-"""A panel of a matplotlib figure as traces and shapes of a Plotly one, mark by mark."""
+"""A panel of a matplotlib figure as axes, words, traces and shapes of a Plotly one, mark by mark."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection, QuadMesh
 from matplotlib.colors import Normalize
 from matplotlib.contour import ContourSet
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
+from matplotlib.text import Annotation, Text
 
 from descentlab.drawing import RANGE
 from descentlab.showing.report import looks
-from descentlab.showing.report.frame import Frame
 from descentlab.showing.report.looks import css, numbers, place, plain
 from descentlab.showing.report.tex import html
+from descentlab.words import csv_table
 
 GAP = np.full((1, 2), np.nan)
 
 
 @dataclass
-class Panel(Frame):
+class Plot:
+    """A figure for Plotly, the table of its numbers, and how much of its lines is shown (one in so many)."""
+
+    data: list[dict[str, Any]] = field(default_factory=list)
+    layout: dict[str, Any] = field(default_factory=dict)
+    table: list[tuple[Any, ...]] = field(default_factory=list)
+    thinned: int = 1
+
+    def as_json(self) -> dict[str, Any]:
+        """What Plotly takes."""
+        return {"data": self.data, "layout": self.layout}
+
+    def table_as_csv(self) -> str:
+        """All numbers, not thinned."""
+        return csv_table([("panel", "series", "x", "y", "value"), *self.table])
+
+
+@dataclass
+class Panel:
     """One panel on its way into a plot."""
 
+    ax: Axes
+    number: int
+    into: Plot
     legends: Mapping[str, str]  # by label, the name of the legend that has it
     named: set[tuple[str, str]]
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        suffix = "" if self.number == 1 else str(self.number)
+        self.x, self.y = f"x{suffix}", f"y{suffix}"
+        self.title = html(self.ax.get_title())
+        self.axes = (self.ax.xaxis, self.ax.yaxis)
+        box, mirror = self.ax.get_position(), bool(self.ax.spines["top"].get_visible())
+        ends = ((box.intervalx, self.y), (box.intervaly, self.x))
+        for axis, (domain, anchor) in zip(self.axes, ends, strict=True):
+            name = f"{axis.axis_name}axis{suffix}"
+            self.into.layout[name] = looks.axis(axis, domain, anchor, mirror)
+            if axis.get_scale() not in ("linear", "log"):
+                self.into.layout["meta"]["fixed"].append(name)
+            # A power of ten that all ticks of the axis share is printed beside it.
+            self.printed(axis.get_offset_text(), name=f"power of {name}")
+        for text in (self.ax.title, *(axis.label for axis in self.axes)):
+            self.printed(text)
         self.ranges: dict[str, list[np.ndarray]] = {}
 
     def draw(self) -> None:
@@ -52,6 +89,51 @@ class Panel(Frame):
             self.line(line)
         for text in self.ax.texts:
             self.text(text)
+
+    # ------------------------------------------------------------ frame
+
+    def printed(self, text: Text, **further: Any) -> None:
+        """Words of the frame, if there are any, where the figure has them."""
+        if text.get_text() and text.get_visible():
+            self.into.layout["annotations"].append(looks.printed(text) | further)
+
+    def text(self, text: Text) -> None:
+        """Words where the figure has them."""
+        shift = (0.0, 0.0)
+        if isinstance(text, Annotation):
+            (x, y), by = text.xy, text.xycoords
+            inside = tuple(one == "data" for one in (by if isinstance(by, tuple) else (by, by)))
+            if text.anncoords == "offset points":
+                shift = tuple(looks.POINT * float(v) for v in text.xyann)
+        else:
+            x, y = text.get_position()
+            inside = text.get_transform().contains_branch_seperately(self.ax.transData)
+        where = self.corners(np.array([x, x], float), np.array([y, y], float), inside)
+        # Words, unlike shapes, have their places on a log axis in decades.
+        at = [
+            float(np.log10(where[f"{name}0"])) if own and axis.get_scale() == "log" else where[f"{name}0"]
+            for name, own, axis in zip("xy", inside, self.axes, strict=True)
+        ]
+        words = looks.words(text, at[0], at[1], where["xref"], where["yref"])
+        self.into.layout["annotations"].append(words | {"xshift": shift[0], "yshift": shift[1]})
+
+    def corners(self, x: np.ndarray, y: np.ndarray, inside: Any) -> dict[str, Any]:
+        """Two points, by coordinates or as shares of the panel."""
+        found: dict[str, Any] = {}
+        for name, axis, values, own in zip("xy", self.axes, (x, y), inside, strict=True):
+            shown = place(axis, values) if own else values
+            found |= {f"{name}0": plain(shown[0]), f"{name}1": plain(shown[-1])}
+            found[f"{name}ref"] = getattr(self, name) + ("" if own else " domain")
+        return found
+
+    def add(self, kind: str, **trace: Any) -> None:
+        """A trace of this panel."""
+        self.into.data.append({"type": kind, "xaxis": self.x, "yaxis": self.y} | trace)
+
+    def note(self, series: str, x: Any, y: Any, value: Any = None) -> None:
+        """Rows of the table, with all digits."""
+        panel, values = self.title or f"panel {self.number}", [""] * len(x) if value is None else value
+        self.into.table += [(panel, series, *row) for row in zip(x, y, values, strict=False)]
 
     # ------------------------------------------------------------ lines
 
@@ -182,11 +264,8 @@ class Panel(Frame):
         shown, (low, high), entry = values, mappable.get_clim(), "%{z:.4g}"
         further: dict[str, Any] = {}
         if type(mappable.norm) is not Normalize:
-            shown, (low, high), entry = (
-                np.ma.filled(mappable.norm(z), np.nan),
-                (0.0, 1.0),
-                "%{customdata:.4g}",
-            )
+            shown, entry = np.ma.filled(mappable.norm(z), np.nan), "%{customdata:.4g}"
+            low, high = 0.0, 1.0
             further["customdata"] = [numbers(row) for row in values]
         if (bar := getattr(mappable, "colorbar", None)) is not None:
             further["colorbar"] = looks.colorbar(bar, mappable)
@@ -202,12 +281,12 @@ class Panel(Frame):
     def patch(self, patch: Any) -> None:
         """A rectangle."""
         points = patch.get_bbox().get_points() if hasattr(patch, "get_bbox") else patch.get_path().vertices
-        low, high = points.min(axis=0), points.max(axis=0)
+        x, y = np.array([points.min(axis=0), points.max(axis=0)]).T
         inside = patch.get_transform().contains_branch_seperately(self.ax.transData)
         filled = patch.get_fill()
         self.into.layout["shapes"].append({
-            **self.corners(np.array([low[0], high[0]]), np.array([low[1], high[1]]), inside), "type": "rect",
-            "layer": "below" if filled else "above", "line": looks.edge(patch),
+            **self.corners(x, y, inside), "type": "rect", "layer": "below" if filled else "above",
+            "line": looks.pen(patch.get_edgecolor(), patch.get_linewidth()),
             "fillcolor": css(patch.get_facecolor()) if filled else "rgba(0,0,0,0)",
         })  # fmt: skip
 

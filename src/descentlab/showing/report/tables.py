@@ -1,7 +1,5 @@
 """The verdicts as tables for people's own papers: CSV, LaTeX, and the JSON of `descentlab judge`."""
 
-import csv
-import io
 import json
 import math
 import re
@@ -10,7 +8,7 @@ from typing import Any
 
 from descentlab.judging import Verdict
 from descentlab.showing.report.chapter import Section
-from descentlab.words import distinct
+from descentlab.words import csv_table, distinct
 
 COLUMNS = ("paper", "preset", "claim", "cite", "outcome", "value", "low", "high", "predicted_low",
            "predicted_high", "level", "seeds", "statement", "reason")  # fmt: skip
@@ -38,16 +36,14 @@ def as_json(section: Section) -> dict[str, Any]:
 
 def as_csv(sections: Sequence[Section]) -> str:
     """A row a claim; cells of what is not finite are empty."""
-    text = io.StringIO(newline="")
-    rows = csv.DictWriter[str](text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    rows.writeheader()
+    rows = []
     for section in sections:
+        own = {"paper": section.paper.name, "preset": section.preset_name}
         for verdict in section.verdicts:
-            found = verdict.as_json()
-            low, high = found["predicts"]
-            own = {"paper": section.paper.name, "preset": section.preset_name}
-            rows.writerow(found | own | {"predicted_low": low, "predicted_high": high})
-    return text.getvalue()
+            found = verdict.as_json() | own
+            found["predicted_low"], found["predicted_high"] = found["predicts"]
+            rows.append([found[name] for name in COLUMNS])
+    return csv_table([COLUMNS, *rows])
 
 
 def as_latex(sections: Sequence[Section]) -> str:
@@ -70,7 +66,7 @@ def as_latex(sections: Sequence[Section]) -> str:
 
 def _row(verdict: Verdict) -> str:
     low, value, high = distinct(verdict.low, verdict.value, verdict.high)
-    measured = (_maths(value), _interval(low, high)) if not math.isnan(verdict.value) else ("--", "--")
+    measured = (f"${_bare(value)}$", _interval(low, high)) if not math.isnan(verdict.value) else ("--", "--")
     predicted = _interval(*distinct(verdict.predicts.low, verdict.predicts.high))
     claim = rf"{escaped(verdict.claim)} ({escaped(verdict.cite)})"
     return " & ".join((claim, escaped(verdict.outcome).lower(), *measured, predicted)) + r" \\"
@@ -78,10 +74,6 @@ def _row(verdict: Verdict) -> str:
 
 def _interval(low: str, high: str) -> str:
     return f"$[{_bare(low)},\\ {_bare(high)}]$"
-
-
-def _maths(text: str) -> str:
-    return f"${_bare(text)}$"
 
 
 def _bare(text: str) -> str:

@@ -6,56 +6,32 @@ r"""Matplotlib's mathematics as the little HTML that interactive plots take.
 
 import re
 import unicodedata
+from collections.abc import Iterator
+from functools import partial
+from html import escape
+from typing import Any
 
+# Those that stand between two things have room on both sides.
 SYMBOLS = {
-    "varepsilon": "ε", "varphi": "φ", "ell": "ℓ", "infty": "∞", "partial": "∂", "nabla": "∇", "pm": "±",
-    "times": "×", "cdot": "·", "ast": "∗", "star": "⋆", "leq": "≤", "le": "≤", "geq": "≥", "ge": "≥",
-    "neq": "≠", "approx": "≈", "propto": "∝", "sim": "∼", "to": "→", "rightarrow": "→", "langle": "⟨",
-    "rangle": "⟩", "prime": "′", "in": "∈", "sum": "Σ", "prod": "Π", "|": "‖", "mid": "|",
-    "top": "⊤", "dots": "…", "ldots": "…", "cdots": "⋯", "odot": "⊙", "lambda": "λ", "Lambda": "Λ",
-    ",": "\u2009", ";": "\u2009", ":": "\u2009", " ": " ", "quad": " ", "!": "",
+    "varepsilon": "ε", "varphi": "φ", "ell": "ℓ", "infty": "∞", "partial": "∂", "nabla": "∇", "pm": " ± ",
+    "times": " × ", "cdot": "·", "ast": "∗", "star": "⋆", "leq": " ≤ ", "le": " ≤ ", "geq": " ≥ ",
+    "ge": " ≥ ", "neq": " ≠ ", "approx": " ≈ ", "propto": " ∝ ", "sim": " ∼ ", "to": " → ",
+    "rightarrow": " → ", "langle": "⟨", "rangle": "⟩", "prime": "′", "in": " ∈ ", "sum": "Σ", "prod": "Π",
+    "|": "‖", "mid": "|", "top": "⊤", "dots": "…", "ldots": "…", "cdots": "⋯", "odot": "⊙", "lambda": "λ",
+    "Lambda": "Λ", ",": "\u2009", ";": "\u2009", ":": "\u2009", " ": " ", "quad": " ", "!": "",
 }  # fmt: skip
-# These stand between two things, with room on both sides.
-BETWEEN = {
-    "leq",
-    "le",
-    "geq",
-    "ge",
-    "neq",
-    "approx",
-    "propto",
-    "sim",
-    "to",
-    "rightarrow",
-    "in",
-    "times",
-    "pm",
-}
 ACCENTS = {"hat": "\u0302", "bar": "\u0304", "tilde": "\u0303", "vec": "\u20d7", "dot": "\u0307"}
-WORDS = {
-    "mathrm",
-    "mathbf",
-    "mathcal",
-    "mathit",
-    "text",
-    "operatorname",
-    "mathdefault",
-    "mathbb",
-    "left",
-    "right",
-    "big",
-    "Big",
-}
+STYLE = re.compile("math(rm|bf|cal|it|bb|default)|text|operatorname|left|right|big|Big")
+_escape = partial(escape, quote=False)
+Token = tuple[Any, ...]  # a command without its backslash, or a sign
+CLOSE: Token = (None, "}")
 TOKEN = re.compile(r"\\([A-Za-z]+|.)\s*|([{}_^]|.)", re.DOTALL)
 
 
 def html(text: str) -> str:
     """A label with its formulas as HTML; what stands between dollars is mathematics."""
-    parts = str(text).split("$")
-    plain = [
-        _escape(part).replace("\n", "<br>") if i % 2 == 0 else _formula(part) for i, part in enumerate(parts)
-    ]
-    return "".join(plain)
+    parts = enumerate(str(text).split("$"))
+    return "".join(_formula(part) if i % 2 else _escape(part).replace("\n", "<br>") for i, part in parts)
 
 
 def _greek(name: str) -> str:
@@ -67,59 +43,45 @@ def _greek(name: str) -> str:
         return name
 
 
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
 def _formula(source: str) -> str:
-    tokens = [match.groups() for match in TOKEN.finditer(source)]
-    found, rest = _group(tokens, 0)
-    assert rest == len(tokens), source
-    return re.sub(" +", " ", found)
+    tokens = (match.groups() for match in TOKEN.finditer(source))
+    return re.sub(" +", " ", _group(tokens))
 
 
-def _group(tokens: list, at: int) -> tuple[str, int]:
-    """What stands up to the brace that closes, and the place after it."""
+def _group(tokens: Iterator[Token]) -> str:
+    """What stands up to the brace that closes, or to the end."""
     found = ""
-    while at < len(tokens) and tokens[at] != (None, "}"):
-        one, at = _atom(tokens, at)
-        found += one
-    return found, at
+    while (token := next(tokens, CLOSE)) != CLOSE:
+        found += _atom(token, tokens)
+    return found
 
 
-def _atom(tokens: list, at: int) -> tuple[str, int]:
-    command, sign = tokens[at]
-    at += 1
-    if command is not None:
-        if command in WORDS:
-            return "", at
-        if command == "frac":
-            above, at = _atom(tokens, at)
-            below, at = _atom(tokens, at)
-            return f"{_together(above)}/{_together(below)}", at
-        if command == "sqrt":
-            inner, at = _atom(tokens, at)
-            return f"√{_together(inner)}", at
-        if command in ACCENTS:
-            inner, at = _atom(tokens, at)
-            return inner[:1] + ACCENTS[command] + inner[1:], at
-        shown = SYMBOLS[command] if command in SYMBOLS else _greek(command)
-        return f" {shown} " if command in BETWEEN else shown, at
-    if sign == "{":
-        inner, at = _group(tokens, at)
-        return inner, at + 1
-    if sign in "_^":
-        inner, at = _atom(tokens, at)
-        tag = "sub" if sign == "_" else "sup"
-        return f"<{tag}>{inner}</{tag}>", at
-    return {"-": "−", "'": "′", "~": " "}.get(sign, _escape(sign)), at
+def _atom(token: Token, tokens: Iterator[Token]) -> str:
+    """A token with what belongs to it of those that follow: the inside of a brace, what a command takes."""
+    command, sign = token
+    if command is None:
+        if sign == "{":
+            return _group(tokens)
+        if sign in "_^":
+            tag = "sub" if sign == "_" else "sup"
+            return f"<{tag}>{_atom(next(tokens), tokens)}</{tag}>"
+        return {"-": "−", "'": "′", "~": " "}.get(sign, _escape(sign))
+    if STYLE.fullmatch(command):
+        return ""
+    if command == "frac":
+        return f"{_together(_atom(next(tokens), tokens))}/{_together(_atom(next(tokens), tokens))}"
+    if command == "sqrt":
+        return f"√{_together(_atom(next(tokens), tokens))}"
+    if command in ACCENTS:
+        inner = _atom(next(tokens), tokens)
+        return inner[:1] + ACCENTS[command] + inner[1:]
+    return SYMBOLS[command] if command in SYMBOLS else _greek(command)
 
 
 def _together(inner: str) -> str:
     """Something under one stroke, in brackets unless it is one thing."""
-    return (
-        inner if re.fullmatch(r"(\w|∞)(<su[bp]>[^<]*</su[bp]>)?|\d+", inner.strip()) else f"({inner.strip()})"
-    )
+    inner = inner.strip()
+    return inner if re.fullmatch(r"(\w|∞)(<su[bp]>[^<]*</su[bp]>)?|\d+", inner) else f"({inner})"
 
 
 # In claims and captions: x^2, T^{-1/2}, |S - S*|_F, W_V, s_{i,21}; a longer name such as n_test_loss is none.
