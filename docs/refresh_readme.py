@@ -16,7 +16,7 @@ import verdict_tables
 from PIL import Image
 
 from descentlab import Store
-from descentlab.drawing import save
+from descentlab.drawing import rendered, save
 from descentlab.papers import Figure, Paper
 from descentlab.papers import _registry as paper
 from descentlab.running import Processes
@@ -47,8 +47,7 @@ def draw(found: Section) -> None:
         canvas = figure(**data)
         if file := README_PICTURES.get((found.paper.name, figure.name)):
             save(canvas, IMAGES / f"{file}.png")
-        picture = io.BytesIO()
-        save(canvas, picture, "png")
+        picture = io.BytesIO(rendered(canvas, "png"))
         Image.open(picture).convert("RGB").quantize(256).save(folder / f"{figure.name}.webp", lossless=True)
 
 
